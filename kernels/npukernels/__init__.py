@@ -1,0 +1,1 @@
+"""The kernel library of npuc, written in the tile language alone."""

@@ -1,0 +1,110 @@
+"""What the graph level hands to lowering: one static, fused ONNX graph per entry, and the states all entries share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from npurt.abi.dtypes import DType
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+StateKind = Literal["append", "replace", "read_only", "write_only"]
+EntryName = Literal["prefill", "generate", "head", "main"]
+
+
+@dataclass(frozen=True)
+class StateSpec:
+    """A value that lives on the device between runs.
+
+    id: the variable's name, unique in a model.
+    shape: physical and static. An append state is [1, G, rows, D] with rows = largest capacity + max(C, 1) - 1.
+    dtype: element type in memory. (Lowering may store a float state narrower; this is what the graph says.)
+    kind: "append" (rows are added along row_axis), "replace" (a whole new value per run), "read_only", "write_only".
+    initial: the value before the first run in the state's shape, or None for zeros.
+    input: name of the graph input that holds the value before a run, None for write_only.
+    output: name of the graph output with the new rows (append) or the new value, None for read_only.
+    why: the proof of the kind, one sentence for the report.
+    """
+
+    id: str
+    shape: tuple[int, ...]
+    dtype: DType
+    kind: StateKind
+    row_axis: int | None
+    initial: np.ndarray | None
+    input: str | None
+    output: str | None
+    why: str
+
+
+@dataclass(frozen=True)
+class PortSpec:
+    """A graph input or output: its name, static shape and onnx.TensorProto element type."""
+
+    name: str
+    shape: tuple[int, ...]
+    onnx_dtype: int
+
+
+@dataclass(frozen=True)
+class EntryGraph:
+    """One static graph that the device can run.
+
+    rows: rows of a run: the chunk C for prefill, 1 for generate and head, 0 for main.
+    capacity: slots of the past that the graph's cache inputs have (0: the graph reads none).
+    model: the graph; every value has a static shape and a type. It runs in onnxruntime as saved.
+    """
+
+    name: EntryName
+    rows: int
+    capacity: int
+    model: ir.Model
+    inputs: list[PortSpec]
+    outputs: list[PortSpec]
+
+    @property
+    def label(self) -> str:
+        """Name of the entry in a blob: ``prefill``, ``generate.<capacity>``, ``head``, ``main``."""
+        return f"generate.{self.capacity}" if self.name == "generate" else self.name
+
+
+@dataclass(frozen=True)
+class LlmInfo:
+    """The numbers of a language model that sessions need.
+
+    ids, hidden_value, logits: names of the token ids input, of the value between body and head, of the logits output.
+    """
+
+    vocab: int
+    hidden: int
+    chunk: int
+    max_prompt_len: int
+    capacities: tuple[int, ...]
+    ids: str
+    hidden_value: str
+    logits: str
+
+
+@dataclass(frozen=True)
+class ModelGraphs:
+    """Everything lowering needs of a model: entries, the states they share, and report lines for people.
+
+    timings: seconds per pipeline step, in order.
+    """
+
+    entries: list[EntryGraph]
+    states: list[StateSpec]
+    llm: LlmInfo | None
+    report: list[str] = field(default_factory=list)
+    timings: dict[str, float] = field(default_factory=dict)
+
+    def entry(self, label: str) -> EntryGraph:
+        """The entry with this label; KeyError names the labels there are."""
+        for entry in self.entries:
+            if entry.label == label:
+                return entry
+        raise KeyError(f"no entry {label!r}; this model has {', '.join(entry.label for entry in self.entries)}")
