@@ -52,8 +52,9 @@ def main() -> None:
     tok = tokenizer.train_tokenizer(corpus.lines(parts.train), shape.vocab)
     tokenizer.save(tok, options.work / "tokenizer.json")
     encoded = tokenizer.encode_verses(tok, parts.train)
+    tokens, characters = sum(len(v) for d in encoded for v in d), len(corpus.lines(parts.train))
     print(f"{len(parts.train)} chapters to train on, {len(parts.held_out)} held out; "
-          f"{sum(len(v) for d in encoded for v in d)} tokens for {len(corpus.lines(parts.train))} characters", flush=True)
+          f"{tokens} tokens for {characters} characters", flush=True)
     weights = options.work / "weights.npz"
     if not options.skip_training:
         seconds = train_weights(shape, tok, encoded, weights, options.seed)

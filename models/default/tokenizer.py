@@ -23,7 +23,7 @@ def train_tokenizer(text: str, vocab: int) -> Tokenizer:
     tokenizer.train_from_iterator(text.splitlines(keepends=True), trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", BOS)])
-    for token, number in zip(SPECIAL, (BOS, EOS)):
+    for token, number in zip(SPECIAL, (BOS, EOS), strict=True):
         if tokenizer.token_to_id(token) != number:
             raise ValueError(f"{token} has id {tokenizer.token_to_id(token)}, not {number}")
     if tokenizer.get_vocab_size() != vocab:

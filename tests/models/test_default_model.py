@@ -8,7 +8,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ class Runner:
         places = np.maximum(np.cumsum(self.mask) - 1, 0)[-len(ids):]
         feeds = {"input_ids": np.array([ids], np.int64), "attention_mask": np.array([self.mask], np.int64),
                  "position_ids": places[None].astype(np.int64)}
-        feeds |= {name: value for (name, _), value in zip(self.caches, self.values)}
+        feeds |= {name: value for (name, _), value in zip(self.caches, self.values, strict=True)}
         logits, *self.values = self.session.run(["logits", *(out for _, out in self.caches)], feeds)
         self.seen += ids
         return np.asarray(logits[0], np.float32)

@@ -52,6 +52,7 @@ class SectionType(IntEnum):
     NPU_META = 0x8000000A  # one JSON object, UTF-8
     NPU_ASSET = 0x8000000B  # one file for the session: tokenizer, template and so on
     NPU_DIGEST = 0x8000000C  # rows of SECTION_DIGEST
+    NPU_ORIGINS = 0x8000000D  # for tools only: no loader needs it to run a program
 
 
 class SectionFlag(IntFlag):
@@ -77,6 +78,7 @@ NAME_SHAVE_ARGS = ".npu.shave.args"
 NAME_WEIGHTS = ".npu.weights"  # PROGBITS, page-aligned, the last section with bytes
 NAME_SCRATCH = ".npu.scratch"  # NOBITS
 NAME_NAMES = ".npu.names"  # STRTAB: names of entries, nodes and kernels
+NAME_ORIGINS = ".npu.origins"
 NAME_META = ".npu.meta"
 NAME_DIGEST = ".npu.digest"
 NAME_ASSET_PREFIX = ".npu.asset."  # + file name

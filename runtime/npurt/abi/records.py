@@ -92,7 +92,8 @@ class Predicate(IntEnum):
 _SYNC_NAMES = ["wait", "post", "start_after", "node"]
 _SYNC_FORMATS = [("<u8", (2,)), ("<u8", (2,)), "<u4", "<u4"]
 # wait, post: masks of physical barrier ids; start_after: number of barriers that must have been programmed before the
-# task may start, that is one more than the highest barrier row (relative to the entry) that it waits for or posts
+# task may start, that is one more than the highest barrier row (relative to the entry) that it waits for or posts;
+# node: offset in .npu.names of the graph node's name, NO_NODE where a task belongs to none
 
 DMA = np.dtype(
     {
@@ -163,3 +164,14 @@ SHAVE_KERNEL = np.dtype(
 SHAVE_ARG = np.dtype(
     {"names": ["base", "scalar", "offset"], "formats": ["<u4", "<i4", "<u8"], "offsets": [0, 4, 8], "itemsize": 16}
 )  # base == NO_BASE: the argument is the int32 `scalar`; else a pointer, whose extent the kernel's text declares
+
+MAX_COORD = 6
+ORIGIN = np.dtype(
+    {
+        "names": ["kernel", "stage", "sequence", "rank", "coord"],
+        "formats": ["<u4", "<u4", "<u4", "<u4", ("<i4", (MAX_COORD,))],
+        "offsets": [0, 4, 8, 12, 16],
+        "itemsize": 40,
+    }
+)  # one row per task: those of .npu.dma, then of .npu.dpu, then of .npu.shave. kernel, stage: offsets in .npu.names;
+# sequence: the task's place in the entry's trace order; coord: program ids and so on, the first `rank` places count

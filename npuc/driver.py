@@ -1,0 +1,206 @@
+"""The whole compiler in one call: a model file or folder becomes a blob."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npuc.check import check
+from npuc.emit import write_blob
+from npuc.frontend import load
+from npuc.graph.entry import EntryGraph, ModelGraphs, StateSpec
+from npuc.graph.options import BuildOptions
+from npuc.graph.pipeline import build
+from npuc.lower.consts import ConstPool
+from npuc.lower.entry import Lowered, lower
+from npuc.lower.storage import Storage
+from npuc.lower.walk import state_buffers, state_dtype
+from npuc.report.metadata import build_metadata, entry_ports
+from npuc.schedule import EntryProgram, OverflowRefused, schedule
+from npuc.tasks import Buffer
+from npuc.tile import TraceCache
+from npurt.abi.dtypes import DType
+from npurt.target import Target, load_target
+
+PRECISIONS = {"f16": DType.F16, "f32": DType.F32}
+# Shares of the scratchpad that lowering may plan with: placement needs slack for alignment and double buffers
+CMX_SHARES = (0.9, 0.75, 0.6, 0.45)
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """What `npuc compile` can be told. None: the default (prompt 1024, response 128, chunk 128)."""
+
+    target: str = "npu40xx"
+    precision: str = "f16"
+    max_prompt_len: int | None = None
+    min_response_len: int | None = None
+    chunk: int | None = None
+    capacities: tuple[int, ...] | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    state_rows: Mapping[str, int] = field(default_factory=dict)
+    dump_after: tuple[str, Path] | None = None
+    stop_after: str | None = None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A model in all its stages: graphs, tasks, scheduled programs, and what the blob says about itself."""
+
+    graphs: ModelGraphs
+    lowered: list[Lowered]
+    programs: list[EntryProgram]
+    states: list[StateSpec]
+    metadata: dict[str, Any]
+    assets: dict[str, bytes]
+    traces: int
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class CompileSummary:
+    """What people are told after a compile.
+
+    lines: chunk, capacities, blob size, CMX peak, time. report: clamped options, inferred dims, classes of states.
+    """
+
+    lines: list[str]
+    report: list[str]
+    blob_bytes: int
+    seconds: dict[str, float]
+
+
+class InternalError(Exception):
+    """The compiler contradicts itself: the independent checker found a fault in its schedule."""
+
+
+def compile_model(path: str | Path, options: CompileOptions) -> Compiled | None:
+    """All stages up to scheduled and checked programs; None where `stop_after` ended it at the graph level.
+
+    Raises ModelRefused, LoweringRefused, OverflowRefused, OptionError for what the user can change.
+    """
+    seconds: dict[str, float] = {}
+    clock = time.perf_counter()
+    loaded = load(path)
+    graphs = build(loaded, _build_options(options, loaded.assets), dump_after=options.dump_after, stop_after=options.stop_after)
+    seconds["graph"] = time.perf_counter() - clock
+    if graphs is None:
+        return None
+    target = load_target(options.target)
+    storage = Storage(PRECISIONS[options.precision])
+    consts, cache = ConstPool(storage), TraceCache()
+    buffers = state_buffers(graphs.states, storage)
+    lowered, programs = [], []
+    clock = time.perf_counter()
+    for entry in graphs.entries:
+        tasks, program = _entry(entry, graphs.states, buffers, storage, consts, cache, target)
+        lowered.append(tasks)
+        programs.append(program)
+    seconds["lower and schedule"] = time.perf_counter() - clock
+    states = [_device_state(state, storage) for state in graphs.states]
+    stops, start = end_tokens(loaded.assets)
+    metadata = build_metadata(
+        [entry_ports(graph, program) for graph, program in zip(graphs.entries, programs, strict=True)],
+        states, precision=options.precision, target=target.name, llm=graphs.llm, stop_ids=stops, start_id=start,
+        nodes=_node_rows(graphs.entries, lowered),
+    )  # fmt: skip
+    return Compiled(graphs, lowered, programs, states, metadata, dict(loaded.assets), cache.traces, seconds)
+
+
+def compile_to_blob(path: str | Path, blob: str | Path, options: CompileOptions) -> CompileSummary | None:
+    """Compiles and writes; nothing is at `blob` that was not there before unless all of it worked."""
+    clock = time.perf_counter()
+    compiled = compile_model(path, options)
+    if compiled is None:
+        return None
+    size = write_blob(compiled.programs, compiled.states, compiled.metadata, compiled.assets, blob)
+    compiled.seconds["total"] = time.perf_counter() - clock
+    return CompileSummary(_summary(compiled, size), compiled.graphs.report, size, compiled.seconds)
+
+
+def _build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> BuildOptions:
+    return BuildOptions(
+        max_prompt_len=options.max_prompt_len, min_response_len=options.min_response_len, chunk=options.chunk,
+        capacities=options.capacities, dims=options.dims, state_rows=options.state_rows,
+        max_positions=_json(assets, "config.json").get("max_position_embeddings"),
+    )  # fmt: skip
+
+
+def _entry(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
+           cache: TraceCache, target: Target) -> tuple[Lowered, EntryProgram]:  # fmt: skip
+    """Lowers and schedules one entry; a placement that fails gets another try with smaller tiles."""
+    total = target.memories["cmx"].bytes
+    for share in CMX_SHARES:
+        lowered = lower(entry, states, buffers, storage, consts, cache, "cmx", int(total * share))
+        try:
+            program = schedule(lowered.graph, target)
+        except OverflowRefused:
+            if share == CMX_SHARES[-1]:
+                raise
+            continue
+        faults = check(program, target)
+        if faults:
+            raise InternalError(f"entry {entry.label}: the schedule is wrong:\n" + "\n".join(str(fault) for fault in faults))
+        return lowered, program
+    raise AssertionError("unreachable: the last share returns or raises")
+
+
+def _device_state(state: StateSpec, storage: Storage) -> StateSpec:
+    dtype = state_dtype(state, storage)
+    initial = None if state.initial is None else storage.pack(np.broadcast_to(state.initial, state.shape), dtype)
+    return replace(state, dtype=dtype, initial=initial)
+
+
+def end_tokens(assets: Mapping[str, bytes]) -> tuple[list[int], int | None]:
+    """(ids that end an answer, start id or None) from generation_config.json, else config.json."""
+    found: dict[str, Any] = {**_json(assets, "config.json"), **_json(assets, "generation_config.json")}
+    stops = found.get("eos_token_id")
+    if stops is None:
+        ids: list[int] = []
+    else:
+        ids = [int(i) for i in (stops if isinstance(stops, Sequence) else [stops])]
+    start = found.get("bos_token_id")
+    return ids, int(start) if isinstance(start, int) else None
+
+
+def _json(assets: Mapping[str, bytes], name: str) -> dict[str, Any]:
+    if name not in assets:
+        return {}
+    found = json.loads(assets[name])
+    return {key: value for key, value in found.items() if value is not None} if isinstance(found, dict) else {}
+
+
+def _node_rows(entries: Sequence[EntryGraph], lowered: Sequence[Lowered]) -> list[dict[str, Any]]:
+    """For the report: which kernel, with which tile sizes, computes each node."""
+    rows = []
+    for entry, tasks in zip(entries, lowered, strict=True):
+        for call, choice in tasks.choices:
+            sizes = {name: value for name, value in choice.params.items() if isinstance(value, int | str | bool)}
+            rows.append({"entry": entry.label, "node": call.node, "kernel": call.kernel, "tile": sizes})
+    return rows
+
+
+def _summary(compiled: Compiled, size: int) -> list[str]:
+    peak = max(program.cmx_peak for program in compiled.programs)
+    whole = compiled.programs[0].memory_bytes["cmx"]
+    llm = compiled.graphs.llm
+    lines = []
+    if llm is not None:
+        lines += [
+            f"chunk       {llm.chunk} rows, prompts up to {llm.max_prompt_len} tokens",
+            f"capacities  {', '.join(str(c) for c in llm.capacities)} tokens",
+        ]
+    else:
+        lines += [f"entry       main, {len(compiled.programs[0].tasks)} tasks"]
+    return [
+        *lines,
+        f"blob        {size / 1e6:.2f} MB",
+        f"CMX peak    {peak / 1024:.0f} of {whole / 1024:.0f} KiB",
+        f"time        {compiled.seconds['total']:.1f} s",
+    ]

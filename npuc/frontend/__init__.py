@@ -1,0 +1,27 @@
+"""Reading models: a file or an exported folder in, a checked graph out, every problem named at once.
+
+Light to import: the ONNX libraries are loaded by the first call.
+"""
+
+from __future__ import annotations
+
+from os import PathLike
+
+from npuc.frontend.errors import ModelRefused
+from npuc.frontend.model import LoadedModel
+
+__all__ = ["LoadedModel", "ModelRefused", "check_model", "load"]
+
+
+def load(path: str | PathLike[str]) -> LoadedModel:
+    """Reads an ONNX file, or a folder with a model.onnx. No weight is read. Raises ModelRefused."""
+    from npuc.frontend.load import load_model
+
+    return load_model(path)
+
+
+def check_model(loaded: LoadedModel) -> None:
+    """Raises ModelRefused with everything that is wrong with the graph."""
+    from npuc.frontend.check import check_loaded
+
+    check_loaded(loaded)

@@ -1,0 +1,60 @@
+"""The one way in which npuc says no to a model, and the list that collects what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_SHOWN_PLACES = 3
+_SHOWN_PROBLEMS = 20
+
+
+class ModelRefused(Exception):
+    """The model cannot be compiled. `problems` holds one short message each, `source` the name of its file, if known."""
+
+    exit_code = 3
+
+    def __init__(self, problems: Sequence[str], source: str = "") -> None:
+        self.problems = tuple(problems)
+        self.source = source
+        super().__init__(self.text())
+
+    def text(self) -> str:
+        """One line for one problem; for more, a count and a line each."""
+        prefix = f"{self.source}: " if self.source else ""
+        if len(self.problems) == 1:
+            return prefix + self.problems[0]
+        lines = [f"{prefix}{len(self.problems)} problems", *(f"  {p}" for p in self.problems[:_SHOWN_PROBLEMS])]
+        if len(self.problems) > _SHOWN_PROBLEMS:
+            lines.append(f"  and {len(self.problems) - _SHOWN_PROBLEMS} more")
+        return "\n".join(lines)
+
+
+class Problems:
+    """Collects faults in the order in which they are found. A fault that many places share is told once."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, list[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    def add(self, what: str, where: str = "") -> None:
+        """what: the fault, the same text for the same fault. where: the place, for example a node; "" for the model."""
+        places = self._places.setdefault(what, [])
+        if where and where not in places:
+            places.append(where)
+
+    def messages(self) -> list[str]:
+        """One message a fault, with its places in front."""
+        return [f"{_join(places)}: {what}" if places else what for what, places in self._places.items()]
+
+    def refuse(self, source: str = "") -> None:
+        """Raises ModelRefused if there is any fault."""
+        if self:
+            raise ModelRefused(self.messages(), source)
+
+
+def _join(places: Sequence[str]) -> str:
+    shown = ", ".join(places[:_SHOWN_PLACES])
+    rest = len(places) - _SHOWN_PLACES
+    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -1,0 +1,55 @@
+"""Which operators exist: the ONNX schemas, functions of the model itself, and two short lists of what exporters add."""
+
+from __future__ import annotations
+
+import onnx.defs
+import onnx_ir as ir
+
+# Oldest and newest operator set of ai.onnx that normalisation has rules for (npuc.graph.normalise).
+OLDEST_OPSET, NEWEST_OPSET = 11, 24
+
+# onnxruntime's fusions write this one into the default domain, where the standard does not have it.
+_UNOFFICIAL = frozenset({"SimplifiedLayerNormalization"})
+
+# Operators of onnxruntime's domain that decoder exports use (onnxruntime docs/ContribOperators.md).
+_MICROSOFT = frozenset({
+    "Attention", "BiasGelu", "CausalConvWithState", "DequantizeLinear", "DynamicQuantizeMatMul", "EmbedLayerNormalization",
+    "FastGelu", "FusedConv", "FusedGemm", "FusedMatMul", "GatherBlockQuantized", "Gelu", "GroupQueryAttention", "LinearAttention",
+    "MatMulInteger16", "MatMulIntegerToFloat", "MatMulNBits", "MoE", "MultiHeadAttention", "PackedAttention",
+    "PackedMultiHeadAttention", "PagedAttention", "QAttention", "QMoE", "QuantizeLinear", "QuickGelu", "RotaryEmbedding",
+    "SkipGroupNorm", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "SparseAttention", "TransposeMatMul",
+    "Trilu", "Unique",
+})
+_STATE_OPS = frozenset({"ReadValue", "Assign"})
+_EXTRA = {"": _UNOFFICIAL, "com.microsoft": _MICROSOFT, "npuc": _STATE_OPS}
+
+
+def schema_of(node: ir.Node, opsets: dict[str, int]) -> onnx.defs.OpSchema | None:
+    """The ONNX schema of a node in the operator sets of its model, or None where the standard has none."""
+    version = opsets.get(node.domain)
+    if version is None or not onnx.defs.has(node.op_type, version, node.domain):
+        return None
+    schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    return None if schema.deprecated else schema
+
+
+def is_known(node: ir.Node, model: ir.Model) -> bool:
+    """Whether an operator exists for npuc at all. What is known may still be refused later, with the reason."""
+    if node.op_type in _EXTRA.get(node.domain, ()) or node.op_identifier() in model.functions:
+        return True
+    return schema_of(node, model.opset_imports) is not None
+
+
+def unknown_text(node: ir.Node, model: ir.Model) -> str:
+    """Why the operator of a node is not known."""
+    if node.domain not in model.opset_imports:
+        return f"its domain {node.domain or 'ai.onnx'} is not among the operator sets that the model imports"
+    if node.domain == "" and any(s.name == node.op_type and s.domain == "" for s in onnx.defs.get_all_schemas_with_history()):
+        return f"operator {node.op_type} does not exist in operator set {model.opset_imports['']}"
+    if node.domain == "" or node.domain in _EXTRA or onnx.defs.onnx_opset_version() and _has_domain(node.domain):
+        return f"there is no operator {node.op_type} in domain {node.domain or 'ai.onnx'}"
+    return f"operator {node.op_type} is of domain {node.domain}, which npuc does not know"
+
+
+def _has_domain(domain: str) -> bool:
+    return any(s.domain == domain for s in onnx.defs.get_all_schemas())

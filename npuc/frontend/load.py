@@ -1,0 +1,118 @@
+"""Reads a model file into an onnx-ir model."""
+
+from __future__ import annotations
+
+import logging
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+
+from npuc.frontend import wire
+from npuc.frontend.errors import ModelRefused, Problems
+from npuc.frontend.external import bind_external
+from npuc.frontend.locate import find_assets, find_model
+from npuc.frontend.model import LoadedModel
+from npuc.frontend.weights import check_weights
+
+
+def load_model(path: str | PathLike[str]) -> LoadedModel:
+    """Reads an ONNX file, or the model of a folder. Raises ModelRefused with all faults of the file at once.
+
+    Dimensions that an exporter wrote as text ("16") become numbers, and initializers that are also listed as inputs
+    (a default that a caller might replace) become plain constants.
+    """
+    named = Path(path)
+    model_file = find_model(named)
+    source = model_file.name
+    proto = _parse(model_file, source)
+    problems = Problems()
+    _check_names(proto.graph, problems)
+    problems.refuse(source)
+    try:
+        with _quiet():
+            model = ir.serde.deserialize_model(proto)
+    except Exception as error:  # the converter has no error class of its own for what a file can do to it
+        raise ModelRefused([f"not a valid model: {_root(error)}"], source) from error
+    bind_external(model, model_file, problems)
+    check_weights(model, problems)
+    problems.refuse(source)
+    _plain_dims(model)
+    _plain_inputs(model)
+    assets = find_assets(named, model_file)
+    return LoadedModel(model, assets, named.resolve().name if named.is_dir() else model_file.stem, source)
+
+
+def _parse(file: Path, source: str) -> onnx.ModelProto:
+    size = file.stat().st_size
+    if size > wire.MAX_FILE_BYTES:
+        raise ModelRefused([f"{size} bytes; a model file ends at 2 GiB, larger weights belong in external data"], source)
+    if size == 0:
+        raise ModelRefused(["the file is empty"], source)
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        with memoryview(data) as view:
+            said = wire.fault(view)
+        if said:
+            raise ModelRefused([said], source)
+        try:
+            return onnx.ModelProto.FromString(data[:])
+        except DecodeError as error:
+            raise ModelRefused(["damaged: the graph inside cannot be read"], source) from error
+
+
+def _check_names(graph: onnx.GraphProto, problems: Problems) -> None:
+    """Names that two things have: nothing that reads such a name has a meaning."""
+    makers: dict[str, str] = {}
+    for value in graph.input:
+        if value.name in makers:
+            problems.add(f"two inputs are named {value.name!r}")
+        makers[value.name] = "a graph input"
+    for tensor in graph.initializer:
+        if makers.get(tensor.name) == "an initializer":
+            problems.add(f"two initializers are named {tensor.name!r}")
+        makers[tensor.name] = "an initializer"
+    for node in graph.node:
+        for name in node.output:
+            if name and name in makers:
+                problems.add(f"value {name!r} is made twice, by {makers[name]} and by node {node.name} ({node.op_type})")
+            makers[name] = f"node {node.name} ({node.op_type})"
+
+
+def _plain_dims(model: ir.Model) -> None:
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        if value.shape is None:
+            continue
+        dims = [d.value if isinstance(d, ir.SymbolicDim) else d for d in value.shape]
+        if any(isinstance(d, str) and d.isdecimal() for d in dims):
+            value.shape = ir.Shape([int(d) if isinstance(d, str) and d.isdecimal() else d for d in dims])
+
+
+def _plain_inputs(model: ir.Model) -> None:
+    graph = model.graph
+    given = [v for v in graph.inputs if v.name in graph.initializers]
+    for value in given:
+        graph.inputs.remove(value)
+
+
+def _root(error: BaseException) -> str:
+    """The first line of the innermost cause."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps the converter's warnings about faults from the terminal: check_model names them."""
+    logger = logging.getLogger("onnx_ir.serde")
+    before = logger.disabled
+    logger.disabled = True
+    try:
+        yield
+    finally:
+        logger.disabled = before

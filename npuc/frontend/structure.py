@@ -1,0 +1,59 @@
+"""Checks of the graph's structure: operators exist, every value has a maker, nothing waits for itself."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from npuc.frontend.errors import Problems
+from npuc.frontend.known import NEWEST_OPSET, OLDEST_OPSET, is_known, unknown_text
+from npuc.frontend.order import cycle, ordered, subgraphs
+from npuc.frontend.text import node_text
+
+
+def check_structure(model: ir.Model, problems: Problems) -> None:
+    """Adds a problem for each structural fault of the model, its subgraphs and its functions."""
+    _check_opset(model.opset_imports, problems)
+    _check_graph(model, model.graph, (), problems)
+    for function in model.functions.values():
+        _check_graph(model, function, (), problems)
+    if not model.graph.outputs:
+        problems.add("the graph has no outputs")
+
+
+def _check_opset(opsets: dict[str, int], problems: Problems) -> None:
+    version = opsets.get("")
+    if version is None:
+        return  # a model of other domains alone; a node of ai.onnx will say that its domain is not imported
+    if not OLDEST_OPSET <= version <= NEWEST_OPSET:
+        problems.add(f"operator set {version} of ai.onnx; npuc reads {OLDEST_OPSET} to {NEWEST_OPSET}: "
+                     f"export again with opset_version={min(max(version, OLDEST_OPSET), NEWEST_OPSET)}")
+
+
+Scope = tuple["ir.Graph | ir.Function", ...]
+
+
+def _check_graph(model: ir.Model, graph: ir.Graph | ir.Function, outer: Scope, problems: Problems) -> None:
+    scope = (*outer, graph)
+    for node in graph:
+        if not is_known(node, model):
+            problems.add(unknown_text(node, model), node_text(node))
+        for value in node.inputs:
+            if value is not None and not _is_made(value, scope):
+                problems.add(f"reads {value.name!r}, a value that nothing makes", node_text(node))
+        for attribute in node.attributes.values():
+            for inner in subgraphs(attribute):
+                _check_graph(model, inner, scope, problems)
+    for value in graph.outputs:
+        if value is None or not _is_made(value, scope):
+            problems.add(f"graph output {value.name if value else ''!r} is a value that nothing makes")
+    stuck = ordered(graph)[1]
+    if stuck:
+        names = [node_text(n) for n in cycle(stuck)]
+        problems.add(f"a cycle: {' -> '.join([*names, names[0]])}")
+
+
+def _is_made(value: ir.Value, scope: Scope) -> bool:
+    producer = value.producer()
+    if producer is not None:
+        return producer.graph in scope
+    return value.is_graph_input() or value.is_initializer()

@@ -1,0 +1,50 @@
+"""Functions and constant branches, taken into the main graph: what is left inside a subgraph depends on the run."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+from onnx_ir.passes.common import InlinePass
+
+from npuc.graph.constants import constant_value
+from npuc.graph.edit import Names, redirect
+
+
+def flatten(model: ir.Model) -> None:
+    """Inlines the model's own functions (npuc's excepted) and every If whose condition is a constant, in place."""
+    if any(function.domain != "npuc" for function in model.functions.values()):
+        InlinePass(lambda function: function.domain != "npuc")(model)
+    names = Names(model.graph)
+    pending = [node for node in model.graph if node.op_type == "If" and node.domain == ""]
+    while pending:
+        node = pending.pop()
+        condition = constant_value(node.inputs[0], model.opset_imports) if node.inputs[0] is not None else None
+        if condition is None or condition.size != 1:
+            continue
+        branch = node.attributes["then_branch" if bool(condition.reshape(())) else "else_branch"].as_graph()
+        moved = inline_branch(model.graph, node, branch, names)
+        pending.extend(n for n in moved if n.op_type == "If" and n.domain == "")
+
+
+def inline_branch(graph: ir.Graph, node: ir.Node, branch: ir.Graph, names: Names) -> list[ir.Node]:
+    """Replaces an If of the main graph by one of its branches, in place. Returns the nodes that moved.
+
+    names: of the main graph; values and nodes of the branch that would clash get new names.
+    """
+    for value in list(branch.initializers.values()):
+        branch.initializers.pop(value.name or "")
+        value.name = names.value(f"{node.name}.{value.name}")
+        graph.register_initializer(value)
+    outputs = list(branch.outputs)
+    branch.outputs.clear()
+    moved = list(branch)
+    branch.remove(moved)
+    graph.insert_before(node, moved)
+    for inner in moved:
+        inner.name = names.node(f"{node.name}.{inner.name}")
+        for value in inner.outputs:
+            if value.name:
+                value.name = names.value(f"{node.name}.{value.name}")
+    for old, new in zip(node.outputs, outputs, strict=True):
+        redirect(graph, old, new, names)
+    graph.remove(node, safe=True)
+    return moved

@@ -1,0 +1,1 @@
+"""Tables of ONNX operators as NumPy functions, by kind."""

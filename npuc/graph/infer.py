@@ -1,0 +1,163 @@
+"""Facts about values: type, shape and, where it is known, the content. One operator at a time, remembered by signature.
+
+Equal layers ask equal questions, so the answers are kept by (operator, attributes, input types, known shape operands).
+The standard's own inference answers for ONNX operators; npuc's have a function each below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.shape_inference
+import onnx_ir as ir
+
+from npuc.frontend.errors import ModelRefused
+from npuc.graph.nodes import DOMAIN, attributes, label
+
+OPSET = 21
+"""The operator set whose semantics the graph level has."""
+
+_SMALL = 64
+"""Contents of at most this many elements may matter for a shape."""
+
+Dims = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What is known of a value. shape: None if not even the rank is known, a None inside for an unknown extent.
+    tensor: the content, if known (its array may be loaded or computed on first use)."""
+
+    dtype: ir.DataType
+    shape: Dims | None
+    tensor: ir.TensorProtocol | None = None
+
+    @property
+    def static(self) -> bool:
+        return self.shape is not None and None not in self.shape
+
+    @property
+    def size(self) -> int:
+        """Elements of a static value."""
+        assert self.shape is not None
+        return int(np.prod([d for d in self.shape if d is not None], dtype=np.int64))
+
+
+def known_fact(array: np.ndarray) -> Fact:
+    """The fact of a value with this content."""
+    tensor = ir.Tensor(array)
+    return Fact(tensor.dtype, array.shape, tensor)
+
+
+@dataclass
+class Inference:
+    """Shape inference with a memory; one object serves a whole build."""
+
+    _answers: dict[Any, list[Fact]] = field(default_factory=dict)
+
+    def infer(self, node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
+        """Facts of the node's outputs. Raises ModelRefused with the node and the shapes if they do not fit."""
+        key = _signature(node, inputs)
+        answer = self._answers.get(key)
+        if answer is None:
+            if node.domain == DOMAIN:
+                answer = _OWN[node.op_type](attributes(node), [f for f in inputs if f is not None])
+            else:
+                answer = _standard(node, inputs)
+            self._answers[key] = answer
+        return answer
+
+
+def _signature(node: ir.Node, inputs: Sequence[Fact | None]) -> tuple[Any, ...]:
+    parts: list[Any] = [node.domain, node.op_type, len(node.outputs)]
+    for name, attribute in node.attributes.items():
+        value = attribute.value
+        parts.append((name, value.tobytes() if attribute.type == ir.AttributeType.TENSOR else str(value)))
+    for fact in inputs:
+        if fact is None:
+            parts.append(None)
+        elif fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= _SMALL:
+            parts.append((fact.shape, fact.tensor.numpy().tobytes()))
+        else:
+            parts.append((fact.dtype, fact.shape))
+    return tuple(parts)
+
+
+def _type_proto(fact: Fact) -> onnx.TypeProto:
+    if fact.shape is None:
+        return onnx.helper.make_tensor_type_proto(fact.dtype.value, None)
+    return onnx.helper.make_tensor_type_proto(fact.dtype.value, [None if d is None else int(d) for d in fact.shape])
+
+
+def _standard(node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
+    proto = onnx.helper.make_node(
+        node.op_type,
+        [f"i{i}" if fact is not None else "" for i, fact in enumerate(inputs)],
+        [f"o{i}" if output.name else "" for i, output in enumerate(node.outputs)],
+        domain=node.domain,
+    )
+    proto.attribute.extend(ir.to_proto(attribute) for attribute in node.attributes.values())
+    types = {f"i{i}": _type_proto(fact) for i, fact in enumerate(inputs) if fact is not None}
+    data = {
+        f"i{i}": onnx.numpy_helper.from_array(np.ascontiguousarray(fact.tensor.numpy()))
+        for i, fact in enumerate(inputs)
+        if fact is not None and fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= _SMALL
+    }
+    try:
+        schema = onnx.defs.get_schema(node.op_type, OPSET if node.domain == "" else 1, node.domain)
+        answer = onnx.shape_inference.infer_node_outputs(
+            schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid(node.domain, OPSET)]
+        )
+    except Exception as error:  # the library raises several unrelated types
+        shapes = ", ".join("-" if f is None else f"{f.dtype.name} {_show(f.shape)}" for f in inputs)
+        raise ModelRefused([f"{label(node)} of {shapes}: {_first_line(error)}"]) from error
+    return [_fact(answer[f"o{i}"]) if output.name else Fact(ir.DataType.UNDEFINED, None)
+            for i, output in enumerate(node.outputs)]
+
+
+def _fact(proto: onnx.TypeProto) -> Fact:
+    tensor = proto.tensor_type
+    shape: Dims | None = None
+    if tensor.HasField("shape"):
+        shape = tuple(d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim)
+    return Fact(ir.DataType(tensor.elem_type), shape)
+
+
+def _show(shape: Dims | None) -> str:
+    return "[...]" if shape is None else "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _like_first(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    return [Fact(inputs[0].dtype, inputs[0].shape)]
+
+
+def _step_rows(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    assert inputs[0].shape is not None
+    return [Fact(inputs[0].dtype, (attrs["rows"], *inputs[0].shape[1:]))]
+
+
+def _step_mask(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    return [Fact(ir.DataType.BOOL, (1, 1, attrs["rows"], attrs["capacity"] + attrs["rows"]))]
+
+
+def _attention(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    query, value = inputs[0].shape, inputs[2].shape
+    assert query is not None and value is not None
+    return [Fact(inputs[0].dtype, (*query[:-1], value[-1]))]
+
+
+_OWN: dict[str, Callable[[dict[str, Any], list[Fact]], list[Fact]]] = {
+    "RMSNorm": _like_first,
+    "Rotary": _like_first,
+    "StepRows": _step_rows,
+    "StepMask": _step_mask,
+    "Attention": _attention,
+}

@@ -1,0 +1,50 @@
+"""What a user can ask of the graph level. `None` means: the default, which the model's own limits may shrink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DEFAULT_MAX_PROMPT_LEN = 1024
+DEFAULT_MIN_RESPONSE_LEN = 128
+DEFAULT_CHUNK = 128
+
+
+class OptionError(ValueError):
+    """An option asks for what the model cannot give. The message names the option, the bound and where that comes from."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class BuildOptions:
+    """Sizes of the static graphs. Batch is 1.
+
+    max_prompt_len: longest prompt in tokens (default 1024). min_response_len: tokens that fit after the longest prompt
+    (default 128). chunk: rows of the prefill entry (default 128). capacities: cache slots of each generate entry
+    (default: a small one and max_prompt_len + min_response_len). dims: values of named dims (`--dim NAME=VALUE`).
+    state_rows: rows of a growing variable in a graph that is no language model (`--state-rows ID=ROWS`).
+    max_positions: positions the model was made for, where its files say so. llm: False compiles a language model's
+    graph as a plain one; None decides by its inputs and outputs.
+    """
+
+    max_prompt_len: int | None = None
+    min_response_len: int | None = None
+    chunk: int | None = None
+    capacities: tuple[int, ...] | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    state_rows: Mapping[str, int] = field(default_factory=dict)
+    max_positions: int | None = None
+    llm: bool | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("max_prompt_len", "min_response_len", "chunk"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise OptionError(f"{name} is {value}; it must be at least 1")
+        for capacity in self.capacities or ():
+            if capacity < 1:
+                raise OptionError(f"a capacity is {capacity}; it must be at least 1")
+        for name, value in (*self.dims.items(), *self.state_rows.items()):
+            if value < 0:
+                raise OptionError(f"the value of {name} is {value}; it must not be negative")

@@ -1,0 +1,1 @@
+"""From static fused graphs to tasks: kernels, tile sizes, and where each value lives."""

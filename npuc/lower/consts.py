@@ -1,0 +1,81 @@
+"""Constants of the blob: packed on demand, one buffer for equal content."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from npuc.lower.storage import Storage
+from npuc.lower.views import contiguous_strides
+from npuc.tasks import Buffer, Const, Region, Role
+from npurt.abi.dtypes import DType
+
+
+class ConstPool:
+    """The CONST buffers of a whole model, shared by its entries.
+
+    A key is the digest of the source bytes and the name of the packing, so that names, which entries may use for
+    different folded values, do not matter.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self._buffers: dict[str, Buffer] = {}
+        self._digests: dict[int, tuple[ir.TensorProtocol, str]] = {}  # keeps the tensor alive, so its id stays its own
+
+    def digest(self, tensor: ir.TensorProtocol) -> str:
+        known = self._digests.get(id(tensor))
+        if known is None:
+            array = np.ascontiguousarray(tensor.numpy())
+            head = f"{tensor.dtype.name}{tuple(array.shape)}".encode()
+            known = tensor, hashlib.sha256(head + array.view(np.uint8).tobytes() if array.size else head).hexdigest()[:32]
+            self._digests[id(tensor)] = known
+        return known[1]
+
+    def region(self, key: str, dtype: DType, shape: tuple[int, ...], produce: Callable[[], np.ndarray]) -> Region:
+        """A contiguous region over the constant `key`."""
+        buffer = self._buffers.get(key)
+        if buffer is None:
+            count = int(np.prod(shape, dtype=np.int64))
+            buffer = Buffer(f"const.{len(self._buffers)}", "ddr", count * dtype.nbytes, Role.CONST,
+                            const=Const(key, dtype, shape, produce))  # fmt: skip
+            self._buffers[key] = buffer
+        return Region(buffer, 0, dtype, shape, contiguous_strides(shape, dtype.nbytes))
+
+    def plain(self, tensor: ir.TensorProtocol) -> Region:
+        """The tensor as it is, in its storage type."""
+        dtype = self.storage.of(tensor.dtype)
+        shape = tuple(int(n) for n in tensor.shape)
+        return self.region(
+            f"{self.digest(tensor)}.{dtype.label}", dtype, shape, lambda: self.storage.pack(tensor.numpy(), dtype)
+        )
+
+    def weights(self, tensor: ir.TensorProtocol, transposed: bool) -> Region:
+        """A weight matrix as [N, full K]: the rows a matrix engine wants. `transposed`: the tensor is [N, K] already."""
+        if transposed:
+            return self.plain(tensor)
+        dtype = self.storage.of(tensor.dtype)
+        k, n = (int(extent) for extent in tensor.shape)
+        return self.region(
+            f"{self.digest(tensor)}.nk.{dtype.label}", dtype, (n, k), lambda: self.storage.pack(tensor.numpy().T, dtype)
+        )
+
+    def table(self, bias: ir.TensorProtocol, factor: float = 1.0) -> Region:
+        """The DPU's per-channel table [N, 2] of (scale, bias) f32 for a bias vector; factor scales the bias."""
+        count = int(np.prod([int(n) for n in bias.shape], dtype=np.int64))
+
+        def produce() -> np.ndarray:
+            rows = np.ones((count, 2), "<f4")
+            rows[:, 1] = bias.numpy().astype(np.float32).reshape(-1) * np.float32(factor)
+            return rows
+
+        return self.region(f"{self.digest(bias)}.table.{factor!r}", DType.F32, (count, 2), produce)
+
+    def array(self, array: np.ndarray, dtype: DType) -> Region:
+        """A constant that lowering itself makes, for example gather indices."""
+        packed = self.storage.pack(array, dtype)
+        key = hashlib.sha256(f"{dtype.label}{packed.shape}".encode() + packed.tobytes()).hexdigest()[:32]
+        return self.region(f"{key}.made", dtype, packed.shape, lambda: packed)

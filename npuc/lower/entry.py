@@ -1,0 +1,82 @@
+"""An entry's graph becomes its task graph: walk, find room, choose tile sizes, stamp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from npuc.graph.entry import EntryGraph, StateSpec
+from npuc.lower.consts import ConstPool
+from npuc.lower.context import KernelCall
+from npuc.lower.errors import LoweringRefused
+from npuc.lower.fit import Choice, choose
+from npuc.lower.homes import largest_at, live_bytes, lives
+from npuc.lower.storage import Storage
+from npuc.lower.walk import walk
+from npuc.tasks import Buffer, Origin, Task, TaskGraph
+from npuc.tile import TraceCache
+
+# A share of the scratchpad stays free of whole values, so that kernels have tiles to stream through.
+VALUES_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """One entry's tasks, and for the report the kernel and the tile sizes of each call."""
+
+    graph: TaskGraph
+    choices: list[tuple[KernelCall, Choice]]
+    ddr_values: tuple[str, ...]
+
+
+def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
+          cache: TraceCache, memory: str, memory_bytes: int) -> Lowered:  # fmt: skip
+    """Tasks of one entry for a scratchpad `memory` of which `memory_bytes` may be used.
+
+    Needs a static graph of ops that have rules. Values that do not fit beside the tiles are declared DDR, the largest at
+    the tightest place first. Raises LoweringRefused if a call does not fit even then.
+    """
+    ddr: frozenset[str] = frozenset()
+    while True:
+        calls = walk(entry, states, buffers, storage, consts, ddr, memory)
+        moved = _crowded(calls, memory, int(memory_bytes * VALUES_SHARE))
+        if moved is None:
+            found = lives(calls, memory)
+            live = live_bytes(found, len(calls))
+            choices: list[Choice] = []
+            for index, call in enumerate(calls):
+                choice = choose(call, cache, memory_bytes - live[index])
+                if choice is None:
+                    moved = largest_at(found, index)
+                    if moved is None:
+                        raise LoweringRefused([_too_big(call, memory, memory_bytes, cache)])
+                    break
+                choices.append(choice)
+            else:
+                return Lowered(_stamp(entry, calls, choices), list(zip(calls, choices, strict=True)), tuple(sorted(ddr)))
+        ddr |= {moved.name}
+
+
+def _crowded(calls: Sequence[KernelCall], memory: str, budget: int) -> Buffer | None:
+    """The largest value at the fullest call where values take more than `budget` bytes, else None."""
+    found = lives(calls, memory)
+    live = live_bytes(found, len(calls))
+    if not live or max(live) <= budget:
+        return None
+    return largest_at(found, live.index(max(live)))
+
+
+def _stamp(entry: EntryGraph, calls: Sequence[KernelCall], choices: Sequence[Choice]) -> TaskGraph:
+    tasks: list[Task] = []
+    for number, (call, choice) in enumerate(zip(calls, choices, strict=True)):
+        origin = Origin(entry=entry.label, node=call.node, kernel=call.kernel)
+        tasks += choice.trace.instantiate(call.arrays, origin, f"{call.node}#{number}")
+    return TaskGraph(entry.label, tasks, entry.rows, entry.capacity)
+
+
+def _too_big(call: KernelCall, memory: str, memory_bytes: int, cache: TraceCache) -> str:
+    shapes = ", ".join(f"{list(region.shape)} {region.dtype.label}" for region in call.arrays)
+    return (
+        f"node {call.node}: kernel {call.kernel} over {shapes} does not fit into {memory_bytes / 1024:.0f} KiB of {memory} "
+        f"with its smallest tiles; a shorter --chunk or a smaller capacity would"
+    )

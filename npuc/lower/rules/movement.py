@@ -1,0 +1,155 @@
+"""Ops that only move data: views where strides can say them, else copies by DMA."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from npuc.lower import views
+from npuc.lower.context import Lowering, attribute, ints, static_shape
+from npuc.lower.errors import LoweringRefused, describe
+from npuc.tasks import Region
+
+
+def _output(node: ir.Node) -> ir.Value:
+    return node.outputs[0]
+
+
+def reshape(low: Lowering, node: ir.Node) -> None:
+    """Reshape, Squeeze, Unsqueeze, Flatten: the output's static shape says everything."""
+    low.at[_output(node)] = low.shaped(low.region(node.inputs[0]), static_shape(_output(node)), node)
+
+
+def identity(low: Lowering, node: ir.Node) -> None:
+    low.at[_output(node)] = low.region(node.inputs[0])
+
+
+def transpose(low: Lowering, node: ir.Node) -> None:
+    source = low.region(node.inputs[0])
+    perm = attribute(node, "perm", list(reversed(range(source.rank))))
+    low.at[_output(node)] = views.transpose(source, [int(p) for p in perm])
+
+
+def expand(low: Lowering, node: ir.Node) -> None:
+    low.at[_output(node)] = views.expand(low.region(node.inputs[0]), static_shape(_output(node)))
+
+
+def slice_(low: Lowering, node: ir.Node) -> None:
+    """Slice with the ends of int64 as exporters write them; Python's rules for negative and far ends."""
+    region = low.region(node.inputs[0])
+    starts, ends = ints(node, 1) or [], ints(node, 2) or []
+    axes = ints(node, 3) or list(range(len(starts)))
+    steps = ints(node, 4) or [1] * len(starts)
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis %= region.rank
+        # an end before the front of a backward slice means "through element 0", which Python spells None
+        extent = region.shape[axis]
+        stop = None if step < 0 and end < -extent else end
+        picked = range(extent)[start:stop:step]
+        region = views.take_slice(region, axis, picked.start if len(picked) else 0, len(picked), step)
+    low.at[_output(node)] = region
+
+
+def split(low: Lowering, node: ir.Node) -> None:
+    region = low.region(node.inputs[0])
+    axis = int(attribute(node, "axis", 0)) % region.rank
+    at = 0
+    for output in node.outputs:
+        count = static_shape(output)[axis]
+        low.at[output] = views.take_slice(region, axis, at, count)
+        at += count
+
+
+def concat(low: Lowering, node: ir.Node) -> None:
+    output = _output(node)
+    target = low.new(output)
+    axis = int(attribute(node, "axis", 0)) % target.rank
+    at = 0
+    for value in node.inputs:
+        piece = low.region(value)
+        count = piece.shape[axis]
+        if count:
+            copy_into(low, node, piece, views.take_slice(target, axis, at, count))
+        at += count
+    low.at[output] = target
+
+
+def tile(low: Lowering, node: ir.Node) -> None:
+    """Tile: one copy for each repetition of an axis, unless the axis has extent one and a view says it."""
+    region = low.region(node.inputs[0])
+    repeats = ints(node, 1) or []
+    shape = static_shape(_output(node))
+    for axis, times in enumerate(repeats):
+        if times == 1:
+            continue
+        if region.shape[axis] == 1:
+            region = views.expand(region, [times if a == axis else n for a, n in enumerate(region.shape)])
+            continue
+        full = [n * times if a == axis else n for a, n in enumerate(region.shape)]
+        target = low.temporary(f"{node.name}.tile{axis}", full, region.dtype)
+        for k in range(times):
+            copy_into(low, node, region, views.take_slice(target, axis, k * region.shape[axis], region.shape[axis]))
+        region = target
+    low.at[_output(node)] = replace(region, shape=shape)
+
+
+def pad(low: Lowering, node: ir.Node) -> None:
+    """Pad with a constant: the whole output filled, then the input copied inside. Negative pads cut."""
+    mode = attribute(node, "mode", "constant")
+    if mode != "constant":
+        raise LoweringRefused([f"{describe(node)}: Pad mode {mode!r} has no kernel; 'constant' has"])
+    region, output = low.region(node.inputs[0]), _output(node)
+    amounts = ints(node, 1) or []
+    axes = [a % region.rank for a in (ints(node, 3) or list(range(region.rank)))]
+    value = 0.0
+    if len(node.inputs) > 2 and node.inputs[2] is not None:
+        tensor = node.inputs[2].const_value
+        if tensor is None:
+            raise LoweringRefused([f"{describe(node)}: the pad value must be a constant"])
+        value = tensor.numpy().reshape(-1)[0].item()
+    target = low.new(output)
+    low.call("fill", (target,), node, value=value)
+    inner = target
+    for i, axis in enumerate(axes):
+        before, after = amounts[i], amounts[i + len(axes)]
+        region = views.take_slice(region, axis, max(-before, 0), region.shape[axis] - max(-before, 0) - max(-after, 0))
+        inner = views.take_slice(inner, axis, max(before, 0), region.shape[axis])
+    copy_into(low, node, region, inner)
+    low.at[output] = target
+
+
+def copy_into(low: Lowering, node: ir.Node, source: Region, target: Region) -> None:
+    """A copy task between two regions of one shape, under at most four axes."""
+    if source.elements == 0:
+        return
+    merged = views.merge_axes([source, target])
+    if merged is not None:
+        low.call("copy", merged, node)
+        return
+    # more than four axes that do not merge: one copy for each index of the outermost
+    for index in range(source.shape[0]):
+        copy_into(low, node, _inner(source, index), _inner(target, index))
+
+
+def _inner(region: Region, index: int) -> Region:
+    """The region at one index of its outermost axis, without that axis."""
+    return replace(
+        region, offset=region.offset + index * region.stride[0], shape=region.shape[1:], stride=region.stride[1:]
+    )
+
+
+RULES = {
+    ("", "Reshape"): reshape,
+    ("", "Squeeze"): reshape,
+    ("", "Unsqueeze"): reshape,
+    ("", "Flatten"): reshape,
+    ("", "Identity"): identity,
+    ("", "Transpose"): transpose,
+    ("", "Expand"): expand,
+    ("", "Slice"): slice_,
+    ("", "Split"): split,
+    ("", "Concat"): concat,
+    ("", "Tile"): tile,
+    ("", "Pad"): pad,
+}

@@ -1,0 +1,20 @@
+"""The table of lowering rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx_ir as ir
+
+from npuc.lower.context import Lowering
+from npuc.lower.rules import attention, gather, linear, movement, reduce
+
+Rule = Callable[[Lowering, ir.Node], None]
+
+RULES: dict[tuple[str, str], Rule] = {
+    **movement.RULES,
+    **linear.RULES,
+    **reduce.RULES,
+    **gather.RULES,
+    **attention.RULES,
+}

@@ -1,0 +1,166 @@
+"""One pass over an entry's graph: nodes in order become kernel calls over regions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import onnx_ir as ir
+
+from npuc.graph.entry import EntryGraph, StateSpec
+from npuc.lower import views
+from npuc.lower.consts import ConstPool
+from npuc.lower.context import KernelCall, Lowering, output_buffer, output_dtype, static_shape, value_type
+from npuc.lower.errors import LoweringRefused, describe
+from npuc.lower.groups import group_nodes, lower_group, members_of
+from npuc.lower.rules import RULES
+from npuc.lower.rules.movement import copy_into
+from npuc.lower.storage import Storage, UnsupportedType
+from npuc.tasks import Buffer, Region, Role
+from npurt.abi.dtypes import DType
+
+STEP_INPUTS = ("n_past", "n_new")  # graph inputs that the step block carries; no buffer of their own
+
+
+def state_buffers(states: list[StateSpec], storage: Storage) -> dict[str, Buffer]:
+    """STATE buffers by id, shared by all entries. A float state is stored as `--precision` says, an integer as int32."""
+    buffers = {}
+    for state in states:
+        count = 1
+        for extent in state.shape:
+            count *= extent
+        buffers[state.id] = Buffer(f"state.{state.id}", "ddr", count * state_dtype(state, storage).nbytes, Role.STATE)
+    return buffers
+
+
+def state_dtype(state: StateSpec, storage: Storage) -> DType:
+    if state.dtype.is_float:
+        return storage.floats
+    return DType.I32 if state.dtype is DType.I64 else state.dtype
+
+
+def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
+         ddr_values: frozenset[str], on_chip: str) -> list[KernelCall]:  # fmt: skip
+    """The entry's kernel calls in order, with LOCAL buffers for its intermediate values.
+
+    Raises LoweringRefused with every node that no rule takes, each kind of fault once.
+    """
+    graph = entry.model.graph
+    low = Lowering(entry.label, storage, consts, ddr_values, on_chip, ids_checked=entry.name in ("prefill", "generate"))
+    _bind_inputs(low, entry, states, buffers)
+    _bind_outputs(low, graph, states)
+    nodes = list(graph)
+    groups = group_nodes(nodes, frozenset(graph.outputs))
+    grouped = members_of(groups)
+    problems: dict[str, str] = {}
+    for node in nodes:
+        try:
+            if node in groups:
+                lower_group(low, groups[node])
+            elif node not in grouped:
+                rule = RULES.get((node.domain, node.op_type))
+                if rule is None:
+                    problems.setdefault(node.op_type, f"{describe(node)}: no kernel for this op; `npuc ops` lists those there are")
+                    continue
+                rule(low, node)
+        except LoweringRefused as refused:
+            problems.setdefault(node.op_type, refused.problems[0])
+        except UnsupportedType as error:
+            problems.setdefault(node.op_type, f"{describe(node)}: {error}")
+        except KeyError:
+            if not problems:  # a consumer of a value that a refused node did not make
+                raise
+        except AssertionError:
+            if not problems:
+                raise
+    if problems:
+        raise LoweringRefused(list(problems.values()))
+    _finish(low, graph, entry, states, buffers)
+    return low.calls
+
+
+def _bind_inputs(low: Lowering, entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]) -> None:
+    by_input = {state.input: state for state in states if state.input is not None}
+    for value in entry.model.graph.inputs:
+        if value.name in STEP_INPUTS or value.const_value is not None:
+            continue
+        shape = static_shape(value)
+        state = by_input.get(value.name)
+        if state is None:
+            dtype = low.storage.of(value_type(value))
+            count = 1
+            for extent in shape:
+                count *= extent
+            buffer = Buffer(f"{low.entry}.in.{value.name}", "ddr", count * dtype.nbytes, Role.INPUT)
+            low.at[value] = Region(buffer, 0, dtype, shape, views.contiguous_strides(shape, dtype.nbytes))
+            continue
+        dtype = state_dtype(state, low.storage)
+        # an entry reads only its own capacity of the state, with the strides of the physical rows
+        stride = views.contiguous_strides(state.shape, dtype.nbytes)
+        low.at[value] = Region(buffers[state.id], 0, dtype, shape, stride)
+
+
+def _bind_outputs(low: Lowering, graph: ir.Graph, states: list[StateSpec]) -> None:
+    next_values = {state.output for state in states}
+    for value in graph.outputs:
+        if value.name in next_values:
+            continue
+        once = sum(1 for other in graph.outputs if other is value) == 1
+        if once and not value.uses() and value.producer() is not None:
+            low.direct[value] = _output(low, value)
+
+
+def _output(low: Lowering, value: ir.Value) -> Buffer:
+    count = 1
+    for extent in static_shape(value):
+        count *= extent
+    return output_buffer(low.entry, str(value.name), count * output_dtype(low.storage, value).nbytes)
+
+
+def _finish(low: Lowering, graph: ir.Graph, entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]) -> None:
+    """Outputs that no kernel wrote in place, then the states: all are read before any is written."""
+    by_output = {state.output: state for state in states if state.output is not None}
+    for value in graph.outputs:
+        region = low.region(value)
+        if value.name in by_output or (value in low.direct and region.buffer is low.direct[value]):
+            continue
+        dtype, shape = output_dtype(low.storage, value), static_shape(value)
+        target = Region(low.direct.get(value) or _output(low, value), 0, dtype, shape, views.contiguous_strides(shape, dtype.nbytes))
+        _copy(low, str(value.name), region, target)
+    writes: list[tuple[StateSpec, Region]] = []
+    for value in graph.outputs:
+        state = by_output.get(value.name)
+        if state is None:
+            continue
+        region = low.region(value)
+        whole = buffers[state.id]
+        if state.kind != "append" and region.buffer is whole:
+            continue  # passes through
+        if region.buffer.role is Role.STATE:  # swapped variables: keep the old value until all are read
+            kept = low.temporary(f"{value.name}.kept", region.shape, region.dtype)
+            _copy(low, str(value.name), region, kept)
+            region = kept
+        writes.append((state, region))
+    for state, region in writes:
+        dtype = state_dtype(state, low.storage)
+        stride = views.contiguous_strides(state.shape, dtype.nbytes)
+        target = Region(buffers[state.id], 0, dtype, state.shape, stride)
+        if state.kind == "append":
+            low.calls.append(KernelCall("append_rows", (_rank3(region, state), _rank3(target, state)), {}, f"next.{state.id}"))
+        else:
+            _copy(low, f"next.{state.id}", region, target)
+
+
+def _rank3(region: Region, state: StateSpec) -> Region:
+    """An append state as [G, rows, D]: the axes before and behind the rows merged."""
+    axis = state.row_axis
+    assert axis is not None
+    front = views.merge_axes([replace(region, shape=region.shape[:axis], stride=region.stride[:axis])], 1)
+    back = views.merge_axes([replace(region, shape=region.shape[axis + 1 :], stride=region.stride[axis + 1 :])], 1)
+    assert front is not None and back is not None, f"state {state.id}: {region.shape} does not fold to [G, rows, D]"
+    shape = (*front[0].shape, region.shape[axis], *back[0].shape)
+    return replace(region, shape=shape, stride=(*front[0].stride, region.stride[axis], *back[0].stride))
+
+
+def _copy(low: Lowering, name: str, source: Region, target: Region) -> None:
+    node = ir.Node("", "Identity", inputs=[], name=name)
+    copy_into(low, node, source, target)

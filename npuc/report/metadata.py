@@ -1,0 +1,137 @@
+"""The .npu.meta object: what a session must know of a program beyond its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from npuc.emit.errors import EmitError
+from npuc.graph.entry import EntryGraph, LlmInfo, PortSpec, StateSpec
+from npuc.schedule.program import EntryProgram
+from npuc.tasks.graph import Role
+from npurt.abi.dtypes import DType
+
+FORMAT = 1
+STEP_INPUTS = ("n_past", "n_new")  # fields of the step block, not ports
+# onnx.TensorProto.DataType of the types that a graph input or output may have
+GRAPH_TYPES = {1: "f32", 2: "u8", 3: "i8", 6: "i32", 7: "i64", 9: "bool", 10: "f16", 11: "f64", 16: "bf16"}
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of an entry: type in device memory, static shape, type in the graph (a GRAPH_TYPES label)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    graph_dtype: str
+
+
+@dataclass(frozen=True)
+class EntryPorts:
+    """One entry's row of the metadata."""
+
+    name: str
+    rows: int
+    capacity: int
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+def entry_ports(graph: EntryGraph, program: EntryProgram) -> EntryPorts:
+    """The ports of an entry: what the graph declares, in the types that the tasks use.
+
+    The step block and states are no ports. A port that no task touches keeps the graph's type. EmitError where tasks
+    disagree about a port's type.
+    """
+    used = _device_types(program)
+    inputs = [p for p in graph.inputs if p.name not in STEP_INPUTS and not p.name.startswith("state.")]
+    outputs = [p for p in graph.outputs if not p.name.startswith("next.")]
+    return EntryPorts(
+        program.entry,
+        program.rows,
+        program.capacity,
+        tuple(_port(p, used.get(f"{program.entry}.in.{p.name}"), program.entry) for p in inputs),
+        tuple(_port(p, used.get(f"{program.entry}.out.{p.name}"), program.entry) for p in outputs),
+    )
+
+
+def build_metadata(
+    entries: Iterable[EntryPorts],
+    states: Sequence[StateSpec],
+    *,
+    precision: str,
+    target: str,
+    llm: LlmInfo | None = None,
+    stop_ids: Sequence[int] = (),
+    start_id: int | None = None,
+    nodes: Sequence[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """The object, ready for `npuc.emit.write_blob`, which fills in where the states' initial values lie.
+
+    states: in device form. stop_ids, start_id: tokens that end an answer, and the one put before a prompt. nodes: one
+    JSON object per graph node for reports (engine choice and the like); no paths, times or names of files.
+    """
+    return {
+        "format": FORMAT,
+        "precision": precision,
+        "target": target,
+        "llm": None if llm is None else _llm(llm, stop_ids, start_id),
+        "entries": [_entry(entry) for entry in entries],
+        "states": [_state(state) for state in states],
+        "nodes": [dict(node) for node in nodes],
+    }
+
+
+def _llm(llm: LlmInfo, stop_ids: Sequence[int], start_id: int | None) -> dict[str, Any]:
+    return {
+        "vocab": llm.vocab, "hidden": llm.hidden, "chunk": llm.chunk, "max_prompt_len": llm.max_prompt_len,
+        "capacities": list(llm.capacities), "eos": list(stop_ids), "bos": start_id,
+        "ids": llm.ids, "hidden_value": llm.hidden_value, "logits": llm.logits,
+    }  # fmt: skip
+
+
+def _entry(entry: EntryPorts) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "rows": entry.rows,
+        "capacity": entry.capacity,
+        "inputs": [_port_row(port) for port in entry.inputs],
+        "outputs": [_port_row(port) for port in entry.outputs],
+    }
+
+
+def _port_row(port: Port) -> dict[str, Any]:
+    return {"name": port.name, "dtype": port.dtype.label, "shape": list(port.shape), "graph_dtype": port.graph_dtype}
+
+
+def _state(state: StateSpec) -> dict[str, Any]:
+    return {
+        "id": state.id, "dtype": state.dtype.label, "shape": list(state.shape), "kind": state.kind,
+        "row_axis": state.row_axis, "why": state.why, "initial": None,
+    }  # fmt: skip
+
+
+def _device_types(program: EntryProgram) -> dict[str, DType]:
+    types: dict[str, DType] = {}
+    for task in program.tasks:
+        for region in (*task.reads, *task.writes):
+            if region.buffer.role in (Role.INPUT, Role.OUTPUT):
+                known = types.setdefault(region.buffer.name, region.dtype)
+                if known != region.dtype:
+                    raise EmitError(
+                        f"entry {program.entry}, buffer {region.buffer.name}: tasks use it as {known.label} and {region.dtype.label}"
+                    )
+    return types
+
+
+def _port(spec: PortSpec, used: DType | None, entry: str) -> Port:
+    label = GRAPH_TYPES.get(spec.onnx_dtype)
+    if label is None:
+        raise EmitError(f"entry {entry}, port {spec.name}: ONNX element type {spec.onnx_dtype} cannot cross a blob's edge")
+    if used is None:
+        if label.upper() not in DType.__members__:
+            raise EmitError(f"entry {entry}, port {spec.name}: no task touches it and a device has no type {label}")
+        used = DType[label.upper()]
+    return Port(spec.name, used, spec.shape, label)

@@ -1,0 +1,1 @@
+"""From a task graph to a program: addresses, dependencies, barriers. `schedule` is the one door."""

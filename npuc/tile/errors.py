@@ -1,0 +1,67 @@
+"""Errors of kernels, shown at the author's source line."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from types import FrameType
+
+_PACKAGE = str(Path(__file__).resolve().parent)
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """A place in the author's source: line and columns as editors count them, from 1; `end` is one past the last."""
+
+    file: str
+    line: int
+    column: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def short(self) -> str:
+        """File name without its folder, with the line: what plans and buffers show."""
+        return f"{Path(self.file).name}:{self.line}"
+
+
+class KernelError(Exception):
+    """A kernel that cannot be compiled or run: what, where, and what would work.
+
+    ``loc`` is None where no source line is to blame (a wrong argument list).
+    """
+
+    def __init__(self, message: str, loc: Loc | None = None) -> None:
+        self.reason = message
+        self.loc = loc
+        super().__init__(message if loc is None else _with_source(message, loc))
+
+
+def caller() -> Loc:
+    """The innermost place outside this package: the kernel's line that called a function of the language."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    if frame is None:
+        return Loc("<unknown>", 1, 1, 1)
+    line, end_line, column, end = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
+    line = line or frame.f_lineno
+    column = column or 0
+    if end is None or end_line != line:  # a call over several lines: to the end of its first
+        end = len(linecache.getline(frame.f_code.co_filename, line).rstrip("\n"))
+    return Loc(frame.f_code.co_filename, line, column + 1, max(end, column + 1) + 1)
+
+
+def _with_source(message: str, loc: Loc) -> str:
+    source = linecache.getline(loc.file, loc.line).rstrip("\n")
+    if not source:
+        return f"{loc.file}:{loc.line}: {message}"
+    indent = len(source) - len(source.lstrip())
+    start = max(loc.column - 1, indent)
+    width = max(1, min(loc.end - 1, len(source)) - start)
+    return f"{loc.file}:{loc.line}: {message}\n    {source.lstrip()}\n    {' ' * (start - indent)}{'^' * width}"

@@ -1,0 +1,287 @@
+"""The intermediate form of a kernel: typed operations on values, each with the author's source line.
+
+A value is written once. Arrays are memory: the kernel's arguments, and local on-chip arrays (scratch, accumulators).
+An executor receives the operations: the recorder below keeps them for the compiler, `npuc.tile.eager` computes them at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from npuc.tile.affine import Affine, Condition, Index
+from npuc.tile.errors import KernelError, Loc, caller
+from npuc.tile.types import ArrayType, DType
+from npurt.abi.bytecode import Op
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A tile of a static shape. dtype f16, bf16, i8 or u8 says that the value lies on that type's grid."""
+
+    id: int
+    dtype: DType
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """An array: argument number `slot` of the kernel, or local array number `slot`."""
+
+    type: ArrayType
+    slot: int
+    local: bool
+    loc: Loc | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """out <- the part of `memory` that starts at `index`. valid: runtime extent of `axis`, zeros beyond it."""
+
+    out: Value
+    memory: Memory
+    index: tuple[Affine, ...]
+    axis: int
+    valid: Affine | None
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """The part of `memory` that starts at `index` <- value, rounded to the array's type; rows past `valid` are kept."""
+
+    value: Value
+    memory: Memory
+    index: tuple[Affine, ...]
+    axis: int
+    valid: Affine | None
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """out[r] <- memory[rows[r]]; a row number outside the array gives zeros."""
+
+    out: Value
+    memory: Memory
+    rows: Value
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True)
+class Mma:
+    """[batch?, m, n] <- a [batch?, m, k] x b [batch?, n, k] (b_kn: [k, n]); into `out`, or added to the array `acc`."""
+
+    out: Value | None
+    a: Value
+    b: Value
+    acc: Memory | None
+    accumulate: bool
+    table: Value | None
+    scale: float
+    clamp: tuple[float, float] | None
+    b_kn: bool
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Every element of a local array <- value."""
+
+    memory: Memory
+    value: float
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """One instruction of the SHAVE bytecode. imm: as the bytecode reads it (bits, permutation, start index)."""
+
+    out: Value
+    op: Op
+    args: tuple[Value, ...]
+    axis: int
+    imm: int
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """out (i32, shape []) <- an affine expression of program ids and step fields."""
+
+    out: Value
+    value: Affine
+    loc: Loc
+
+
+TraceOp = Load | Store | Gather | Mma | Fill | Vector | Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An operation with the condition under which it acts."""
+
+    op: TraceOp
+    when: Condition | None
+
+
+class Executor(Protocol):
+    """Who receives the operations of a kernel while its function runs."""
+
+    def programs(self, extents: tuple[int, ...]) -> tuple[Index, ...]: ...
+    def step(self, field: str) -> Index: ...
+    def value(self, dtype: DType, shape: tuple[int, ...]) -> Value: ...
+    def allocate(self, type_: ArrayType, loc: Loc) -> Memory: ...
+    def emit(self, op: TraceOp) -> None: ...
+    @property
+    def predicated(self) -> bool: ...
+    def predicate(self, condition: Condition | bool) -> AbstractContextManager[None]: ...
+    def data(self, value: Value) -> Any: ...
+
+
+_CURRENT: ContextVar[Executor] = ContextVar("npuc.tile executor")
+
+
+def current() -> Executor:
+    """The executor of the kernel that is running in this context."""
+    executor = _CURRENT.get(None)
+    if executor is None:
+        raise KernelError("tile functions work only inside a kernel that is being traced or run", caller())
+    return executor
+
+
+@contextmanager
+def executing(executor: Executor) -> Iterator[None]:
+    """Makes `executor` the current one for the block."""
+    token = _CURRENT.set(executor)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
+class Recorder:
+    """Keeps the operations of one class of programs. ranges: first and last id of each grid axis, None to learn the grid."""
+
+    def __init__(self, ranges: tuple[tuple[int, int], ...] | None) -> None:
+        self.ranges = ranges
+        self.when: Condition | None = None
+        self.ops: list[Recorded] = []
+        self.locals: list[Memory] = []
+        self.grid: tuple[int, ...] | None = None
+        self._values = 0
+
+    def programs(self, extents: tuple[int, ...]) -> tuple[Index, ...]:
+        if self.grid is not None:
+            raise KernelError("programs() may be called once, as the first statement", caller())
+        if self.ops:
+            raise KernelError("programs() must come before every load, store and computation", caller())
+        self.grid = extents
+        if self.ranges is None:
+            raise GridFound(extents)
+        return tuple(Affine(0, ((axis, 1),), self.ranges) for axis in range(len(extents)))
+
+    def step(self, field: str) -> Index:
+        return Affine(0, ((field, 1),), self.ranges or ())
+
+    def value(self, dtype: DType, shape: tuple[int, ...]) -> Value:
+        self._values += 1
+        return Value(self._values - 1, dtype, shape)
+
+    def allocate(self, type_: ArrayType, loc: Loc) -> Memory:
+        memory = Memory(type_, len(self.locals), True, loc)
+        self.locals.append(memory)
+        return memory
+
+    def emit(self, op: TraceOp) -> None:
+        self.ops.append(Recorded(op, self.when))
+
+    @property
+    def predicated(self) -> bool:
+        return self.when is not None
+
+    @contextmanager
+    def predicate(self, condition: Condition | bool) -> Iterator[None]:
+        if not isinstance(condition, Condition):
+            raise KernelError("when() takes a condition on t.step, such as t.step.n_past > 64; use `if` for static values", caller())
+        if self.when is not None:
+            raise KernelError("when() blocks do not nest: a task has one predicate", caller())
+        self.when = condition
+        yield
+        self.when = None
+
+    def data(self, value: Value) -> Any:
+        raise KernelError("a traced tile holds no numbers; run kernel.eager(...) to look at values", caller())
+
+
+class GridFound(Exception):
+    """The kernel has named its grid; the recorder that only wanted to know it stops here."""
+
+    def __init__(self, grid: tuple[int, ...]) -> None:
+        self.grid = grid
+        super().__init__(f"grid {grid}")
+
+
+@dataclass(frozen=True)
+class ClassTrace:
+    """The operations shared by every program whose ids lie in `ranges` (first and last id of each grid axis)."""
+
+    ranges: tuple[tuple[int, int], ...]
+    ops: tuple[Recorded, ...]
+    locals: tuple[Memory, ...]
+
+
+def record(body: Callable[[], None], ranges: tuple[tuple[int, int], ...]) -> ClassTrace:
+    """Runs `body` once and keeps what it does."""
+    recorder = Recorder(ranges)
+    with executing(recorder):
+        body()
+    return ClassTrace(ranges, tuple(recorder.ops), tuple(recorder.locals))
+
+
+def grid_of(body: Callable[[], None]) -> tuple[int, ...]:
+    """The grid that `body` asks for with programs(); () where it does not ask."""
+    recorder = Recorder(None)
+    try:
+        with executing(recorder):
+            body()
+    except GridFound as found:
+        return found.grid
+    return ()
+
+
+def operands(op: TraceOp) -> Sequence[Value]:
+    """The values that an operation reads."""
+    match op:
+        case Store(value=value):
+            return (value,)
+        case Gather(rows=rows):
+            return (rows,)
+        case Mma(a=a, b=b, table=table):
+            return (a, b) if table is None else (a, b, table)
+        case Vector(args=args):
+            return args
+    return ()
+
+
+def touched(op: TraceOp) -> Memory | None:
+    """The array that an operation reads or writes."""
+    match op:
+        case Load(memory=memory) | Store(memory=memory) | Gather(memory=memory) | Fill(memory=memory):
+            return memory
+        case Mma(acc=acc):
+            return acc
+    return None
+
+
+def uses(ops: Sequence[Recorded]) -> Mapping[int, list[int]]:
+    """For each value id the positions of the operations that read it."""
+    table: dict[int, list[int]] = {}
+    for position, recorded in enumerate(ops):
+        for value in operands(recorded.op):
+            table.setdefault(value.id, []).append(position)
+    return table

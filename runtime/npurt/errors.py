@@ -1,0 +1,27 @@
+"""The errors of the runtime. Each message is one line that says what, where, and what would work."""
+
+from __future__ import annotations
+
+
+class NpurtError(Exception):
+    """Base of every error that the runtime raises on purpose."""
+
+
+class TargetError(NpurtError):
+    """A target file is missing, malformed, or says something impossible."""
+
+
+class BlobError(NpurtError):
+    """A blob is damaged, hostile, or of another version."""
+
+
+class BytecodeError(BlobError):
+    """A SHAVE program that the verifier refuses."""
+
+
+class DeviceError(NpurtError):
+    """A wrong request to a device: an unknown entry or state, a missing input, a wrong shape or step value."""
+
+
+class DeadlockError(NpurtError):
+    """No task of a submitted entry can start; the message names the head of each queue and what it waits for."""

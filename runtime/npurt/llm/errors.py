@@ -1,0 +1,23 @@
+"""What a session refuses. Every message says what, the limit, and what would work."""
+
+from __future__ import annotations
+
+
+class SessionError(Exception):
+    """The base of all errors of `npurt.llm`; its text is one line for people."""
+
+
+class NoLanguageModelError(SessionError):
+    """The blob holds a plain graph, so there is nothing that a session could run."""
+
+
+class PromptError(SessionError):
+    """The prompt, or a token id that was given, cannot be used with this blob."""
+
+
+class OptionError(SessionError):
+    """An option of generation is out of its range."""
+
+
+class TokenizerError(SessionError):
+    """The blob's tokenizer is missing, not understood, or needs a package that is not installed."""

@@ -1,0 +1,82 @@
+"""The language model of a blob, read from its metadata: sizes, limits, entries and end tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import NoLanguageModelError, PromptError
+
+PREFILL, HEAD = "prefill", "head"
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """Sizes and limits of the language model of one blob.
+
+    vocab: number of token ids. chunk: rows of `prefill`. max_prompt_len: most prompt tokens. capacities: cache places
+    of each `generate` entry, ascending. eos: ids that end an answer. bos: the start id, or None. ids_dtype: element
+    type of `input_ids` on the device.
+    """
+
+    vocab: int
+    chunk: int
+    max_prompt_len: int
+    capacities: tuple[int, ...]
+    eos: tuple[int, ...]
+    bos: int | None
+    ids_dtype: np.dtype[Any]
+
+    @classmethod
+    def from_meta(cls, meta: Mapping[str, Any]) -> ModelInfo:
+        """Reads the metadata object. Errors: NoLanguageModelError where the blob holds a plain graph."""
+        llm = meta.get("llm")
+        if llm is None:
+            names = ", ".join(entry["name"] for entry in meta["entries"])
+            raise NoLanguageModelError(
+                f"the blob holds no language model (entries: {names}): use `npuc exec` for a plain graph"
+            )
+        prefill = next(entry for entry in meta["entries"] if entry["name"] == PREFILL)
+        ids = next(port for port in prefill["inputs"] if port["name"] == "input_ids")
+        return cls(
+            vocab=llm["vocab"],
+            chunk=llm["chunk"],
+            max_prompt_len=llm["max_prompt_len"],
+            capacities=tuple(sorted(llm["capacities"])),
+            eos=tuple(llm["eos"]),
+            bos=llm["bos"],
+            ids_dtype=np.dtype(np.int64 if ids["dtype"] == "i64" else np.int32),
+        )
+
+    @property
+    def context(self) -> int:
+        """Cache places of the largest entry: prompt and answer together."""
+        return self.capacities[-1]
+
+    def generate_entry(self, n_past: int) -> tuple[str, int]:
+        """Name and capacity of the smallest entry that holds `n_past` rows and a new one; n_past < context."""
+        capacity = next(capacity for capacity in self.capacities if capacity > n_past)
+        return f"generate.{capacity}", capacity
+
+    def check_prompt(self, prompt: Sequence[int]) -> None:
+        """Errors: PromptError for an empty or too long prompt, or an id outside the vocabulary."""
+        limit = min(self.max_prompt_len, self.context)
+        if not prompt:
+            raise PromptError(f"the prompt has 0 tokens: it needs at least 1 and at most {limit} (--max-prompt-len)")
+        if len(prompt) > limit:
+            raise PromptError(
+                f"the prompt has {len(prompt)} tokens and the limit is {limit}: shorten it, "
+                f"or compile with --max-prompt-len {len(prompt)} or more"
+            )
+        self.check_ids(prompt, "the prompt")
+
+    def check_ids(self, ids: Sequence[int], whose: str) -> None:
+        """Errors: PromptError where an id is outside the vocabulary; `whose` names the list in the message."""
+        for place, token in enumerate(ids):
+            if not 0 <= token < self.vocab:
+                raise PromptError(
+                    f"{whose} has the id {token} at place {place}: ids of this model are 0 to {self.vocab - 1}"
+                )

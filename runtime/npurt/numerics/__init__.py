@@ -1,0 +1,46 @@
+"""The device's arithmetic, used by device, eager execution and constant folding alike: the same bits on every host."""
+
+from npurt.numerics.codecs import COMPUTE, load, load_f64, round_bf16, round_f16, store
+from npurt.numerics.elementary import erf, exp, exp2, log, pow, recip, rsqrt, sigmoid, sqrt, tanh
+from npurt.numerics.sums import (
+    argmax,
+    argmin,
+    cumsum,
+    mean,
+    mma_exact,
+    prod,
+    reduce_max,
+    reduce_min,
+    sum_exact,
+)
+from npurt.numerics.trig import cos, sin
+
+__all__ = [
+    "COMPUTE",
+    "argmax",
+    "argmin",
+    "cos",
+    "cumsum",
+    "erf",
+    "exp",
+    "exp2",
+    "load",
+    "load_f64",
+    "log",
+    "mean",
+    "mma_exact",
+    "pow",
+    "prod",
+    "recip",
+    "reduce_max",
+    "reduce_min",
+    "round_bf16",
+    "round_f16",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sqrt",
+    "store",
+    "sum_exact",
+    "tanh",
+]

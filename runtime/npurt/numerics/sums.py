@@ -1,0 +1,102 @@
+"""Exact sums: matrix products, reductions and scans whose result does not depend on how the host adds.
+
+Floats are summed in float64 and rounded once to float32. Products of f16 or bf16 values and their sums are exact in
+float64 unless magnitudes span more than 2^53, so no order of additions, BLAS kernel or thread count can change the
+result. With float32 operands a sum may differ in its last float64 bit, which survives the rounding about once in 2^28.
+Integers are summed in int64; a result kept as int32 wraps modulo 2^32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+Array = np.ndarray
+
+
+def mma_exact(a: Array, b: Array, b_kn: bool = False) -> Array:
+    """Matrix product [batch?, m, k] x [batch?, n, k] (or [k, n] with b_kn) -> [batch?, m, n].
+
+    float32 for float operands (float64 operands are taken as they are), int64 for two integer operands. k = 0 gives 0.
+    """
+    right = b if b_kn else np.swapaxes(b, -1, -2)
+    if a.dtype.kind in "iu" and b.dtype.kind in "iu":
+        return _integer_matmul(a.astype(np.int64), right.astype(np.int64))
+    with np.errstate(all="ignore"):
+        total: Array = np.matmul(a.astype(np.float64, copy=False), right.astype(np.float64, copy=False))
+        return total.astype(np.float32)
+
+
+def _integer_matmul(a: Array, b: Array) -> Array:
+    """Through float64 BLAS where no partial sum can pass 2^53, which is exact too and far faster."""
+    largest = float(np.abs(a).max(initial=0)) * float(np.abs(b).max(initial=0)) * a.shape[-1]
+    if largest < 2.0**53:
+        a, b = a.astype(np.float64), b.astype(np.float64)
+    total: Array = np.matmul(a, b)
+    return total.astype(np.int64)
+
+
+def _last(x: Array, axis: int) -> Array:
+    """The axis moved last in one contiguous array, so that the order of additions depends on the shape alone."""
+    return np.ascontiguousarray(np.moveaxis(x, axis, -1))
+
+
+def _accumulate(
+    x: Array, axis: int, function: Callable[..., Array], keepdims: bool, integer: type[np.signedinteger]
+) -> Array:
+    rows = _last(x, axis)
+    with np.errstate(all="ignore"):
+        if x.dtype.kind == "f":
+            result = function(rows, axis=-1, dtype=np.float64).astype(np.float32)
+        else:
+            result = function(rows, axis=-1, dtype=np.int64).astype(integer)
+    return np.expand_dims(result, axis) if keepdims else result
+
+
+def sum_exact(x: Array, axis: int, keepdims: bool = True) -> Array:
+    """Sum along an axis: float32 of the float64 sum; int32 stays int32 and int64 stays int64 (wrapping)."""
+    return _accumulate(x, axis, np.add.reduce, keepdims, np.int64 if x.dtype == np.int64 else np.int32)
+
+
+def mean(x: Array, axis: int, keepdims: bool = True) -> Array:
+    """sum_exact divided by the number of elements, in float32."""
+    with np.errstate(all="ignore"):
+        return (sum_exact(x, axis, keepdims) / np.float32(x.shape[axis])).astype(np.float32)
+
+
+def prod(x: Array, axis: int, keepdims: bool = True) -> Array:
+    """Product along an axis, like sum_exact."""
+    return _accumulate(x, axis, np.multiply.reduce, keepdims, np.int64 if x.dtype == np.int64 else np.int32)
+
+
+def cumsum(x: Array, axis: int) -> Array:
+    """Inclusive running sum along an axis; each element is rounded once."""
+    with np.errstate(all="ignore"):
+        if x.dtype.kind == "f":
+            return np.add.accumulate(x, axis=axis, dtype=np.float64).astype(np.float32)
+        return np.add.accumulate(x, axis=axis, dtype=np.int64).astype(x.dtype)
+
+
+def reduce_max(x: Array, axis: int, keepdims: bool = True) -> Array:
+    """Largest element; NaN if there is one. The axis must not be empty."""
+    result: Array = np.max(x, axis=axis, keepdims=keepdims)
+    return result
+
+
+def reduce_min(x: Array, axis: int, keepdims: bool = True) -> Array:
+    """Smallest element; NaN if there is one. The axis must not be empty."""
+    result: Array = np.min(x, axis=axis, keepdims=keepdims)
+    return result
+
+
+def argmax(x: Array, axis: int, keepdims: bool = True) -> Array:
+    """int32 index of the largest element, the lowest index of equals; the first NaN counts as the largest."""
+    index: Array = np.argmax(x, axis=axis, keepdims=keepdims)
+    return index.astype(np.int32)
+
+
+def argmin(x: Array, axis: int, keepdims: bool = True) -> Array:
+    """int32 index of the smallest element, the lowest index of equals; the first NaN counts as the smallest."""
+    index: Array = np.argmin(x, axis=axis, keepdims=keepdims)
+    return index.astype(np.int32)
