@@ -13,7 +13,7 @@ import numpy as np
 
 from npuc.check import check
 from npuc.emit import write_blob
-from npuc.frontend import load
+from npuc.frontend import LoadedModel, check_model, load
 from npuc.graph.entry import EntryGraph, ModelGraphs, StateSpec
 from npuc.graph.options import BuildOptions
 from npuc.graph.pipeline import build
@@ -35,7 +35,10 @@ CMX_SHARES = (0.9, 0.75, 0.6, 0.45)
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What `npuc compile` can be told. None: the default (prompt 1024, response 128, chunk 128)."""
+    """What `npuc compile` can be told. None: the default (prompt 1024, response 128, chunk 128).
+
+    llm: False compiles a language model's graph as a plain one (`npuc exec` runs graphs); None decides by the graph.
+    """
 
     target: str = "npu40xx"
     precision: str = "f16"
@@ -45,6 +48,7 @@ class CompileOptions:
     capacities: tuple[int, ...] | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
     state_rows: Mapping[str, int] = field(default_factory=dict)
+    llm: bool | None = None
     dump_after: tuple[str, Path] | None = None
     stop_after: str | None = None
 
@@ -88,9 +92,14 @@ def compile_model(path: str | Path, options: CompileOptions) -> Compiled | None:
     seconds: dict[str, float] = {}
     clock = time.perf_counter()
     loaded = load(path)
-    graphs = build(loaded, _build_options(options, loaded.assets), dump_after=options.dump_after, stop_after=options.stop_after)
+    check_model(loaded)
+    assets = read_assets(loaded)
+    step, folder = options.dump_after or ("", None)
+    graphs = build(
+        loaded, _build_options(options, assets), dump_after=(step,) if step else (), dump_dir=folder, stop_after=options.stop_after
+    )
     seconds["graph"] = time.perf_counter() - clock
-    if graphs is None:
+    if options.stop_after is not None:
         return None
     target = load_target(options.target)
     storage = Storage(PRECISIONS[options.precision])
@@ -104,13 +113,13 @@ def compile_model(path: str | Path, options: CompileOptions) -> Compiled | None:
         programs.append(program)
     seconds["lower and schedule"] = time.perf_counter() - clock
     states = [_device_state(state, storage) for state in graphs.states]
-    stops, start = end_tokens(loaded.assets)
+    stops, start = end_tokens(assets)
     metadata = build_metadata(
         [entry_ports(graph, program) for graph, program in zip(graphs.entries, programs, strict=True)],
         states, precision=options.precision, target=target.name, llm=graphs.llm, stop_ids=stops, start_id=start,
         nodes=_node_rows(graphs.entries, lowered),
     )  # fmt: skip
-    return Compiled(graphs, lowered, programs, states, metadata, dict(loaded.assets), cache.traces, seconds)
+    return Compiled(graphs, lowered, programs, states, metadata, assets, cache.traces, seconds)
 
 
 def compile_to_blob(path: str | Path, blob: str | Path, options: CompileOptions) -> CompileSummary | None:
@@ -127,7 +136,7 @@ def compile_to_blob(path: str | Path, blob: str | Path, options: CompileOptions)
 def _build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> BuildOptions:
     return BuildOptions(
         max_prompt_len=options.max_prompt_len, min_response_len=options.min_response_len, chunk=options.chunk,
-        capacities=options.capacities, dims=options.dims, state_rows=options.state_rows,
+        capacities=options.capacities, dims=options.dims, state_rows=options.state_rows, llm=options.llm,
         max_positions=_json(assets, "config.json").get("max_position_embeddings"),
     )  # fmt: skip
 
@@ -155,6 +164,11 @@ def _device_state(state: StateSpec, storage: Storage) -> StateSpec:
     dtype = state_dtype(state, storage)
     initial = None if state.initial is None else storage.pack(np.broadcast_to(state.initial, state.shape), dtype)
     return replace(state, dtype=dtype, initial=initial)
+
+
+def read_assets(loaded: LoadedModel) -> dict[str, bytes]:
+    """The files beside the model that a session needs, by name."""
+    return {name: asset if isinstance(asset, bytes) else asset.read_bytes() for name, asset in sorted(loaded.assets.items())}
 
 
 def end_tokens(assets: Mapping[str, bytes]) -> tuple[list[int], int | None]:

@@ -62,26 +62,29 @@ class BaseTable:
             if base.symbol == buffer.name:
                 if base.size != buffer.nbytes:
                     raise EmitError(
-                        f"entry {entry}, buffer {buffer.name}: {buffer.nbytes} bytes in the tasks, {base.size} in the metadata"
+                        f"entry {entry}, buffer {buffer.name}: {buffer.nbytes} bytes in the tasks, "
+                        f"{base.size} in states and metadata"
                     )
                 return row, 0
         known = ", ".join(base.symbol for base in self.rows[FIRST_STATE:]) or "none"
         raise EmitError(
-            f"entry {entry}, buffer {buffer.name}: no {buffer.role.value} of that name in states and metadata; there are: {known}"
+            f"entry {entry}, buffer {buffer.name}: no {buffer.role.value} of that name in states and metadata; "
+            f"there are: {known}"
         )
 
 
 _LOCAL = {"cmx": CMX, "ddr": SCRATCH}
 
 
-def plan_bases(
-    programs: Sequence[EntryProgram], states: Sequence[StateSpec], metadata: Mapping[str, Any]
-) -> BaseTable:
+def plan_bases(programs: Sequence[EntryProgram], states: Sequence[StateSpec], metadata: Mapping[str, Any]) -> BaseTable:
     """The rows. metadata: as `npuc.report.metadata` builds it; its entries stand in the order of the programs."""
     names = [entry["name"] for entry in metadata["entries"]]
     labels = [program.entry for program in programs]
     if names != labels or len(set(labels)) != len(labels):
-        raise EmitError(f"entries of the metadata: {', '.join(names)}; of the programs: {', '.join(labels)}; each once, in order")
+        raise EmitError(
+            f"entries of the metadata: {', '.join(names)}; of the programs: {', '.join(labels)}; "
+            "the same were expected, in one order and each once"
+        )
     rows = [
         Base(CMX_SYMBOL, BaseKind.CMX, max((program.cmx_peak for program in programs), default=0)),
         Base(WEIGHTS_SYMBOL, BaseKind.CONST, 0),
@@ -105,7 +108,7 @@ def plan_bases(
 
 
 def symbols_of(table: BaseTable, plan: ConstPlan, placed: Placed) -> list[Symbol]:
-    """All symbols, locals first: the two sections, the constants by key, then what the device and the caller provide."""
+    """All symbols, locals first: the two sections and the constants by key; then what device and caller provide."""
     local = [
         Symbol(WEIGHTS_SYMBOL, 0, placed.size, blob.NAME_WEIGHTS, local=True),
         Symbol(SCRATCH_SYMBOL, 0, table.rows[SCRATCH].size, blob.NAME_SCRATCH, local=True),

@@ -1,8 +1,8 @@
 """A writer for one ELF64 little-endian relocatable file, by the dtypes of `npurt.abi.blob`.
 
-The order in the file is: header, section headers, contents in the order of the sections. Everything but the contents of
-a section whose `data` is None lies in the head, whose size depends on sizes alone; so the last section can be streamed to
-its place before the head is known. (lief cannot create a file and breaks relocatable ones that it edits.)
+The order in the file is: header, section headers, contents in the order of the sections. Everything but the contents
+of a section whose `data` is None lies in the head, whose size depends on sizes alone; so the last section can be
+streamed to its place before the head is known. (lief cannot create a file and breaks relocatable ones that it edits.)
 """
 
 from __future__ import annotations
@@ -111,9 +111,8 @@ def symbol_sections(symbols: Sequence[Symbol], sections: Sequence[str]) -> tuple
     rows["st_value"][1:] = [s.value for s in symbols]
     rows["st_size"][1:] = [s.size for s in symbols]
     data = rows.tobytes()
-    symtab = Section(
-        blob.NAME_SYMTAB, SectionType.SYMTAB, data, len(data), 0, 8, blob.SYM.itemsize, blob.NAME_STRTAB, first_global + 1
-    )
+    entsize, link = blob.SYM.itemsize, blob.NAME_STRTAB
+    symtab = Section(blob.NAME_SYMTAB, SectionType.SYMTAB, data, len(data), 0, 8, entsize, link, first_global + 1)
     return symtab, raw(blob.NAME_STRTAB, SectionType.STRTAB, strings.tobytes())
 
 

@@ -135,7 +135,8 @@ def dpu_row(task: Task, op: MmaOp, locate: Locate) -> tuple[Row, tuple[int, ...]
     clamp_lo, clamp_hi = op.clamp or (0.0, 0.0)
     if op.clamp is not None:
         flags |= DpuFlag.CLAMP
-    (a_base, a_offset, a_const), (b_base, b_offset, b_const), (c_base, c_offset, c_const) = locate(a), locate(b), locate(c)
+    (a_base, a_offset, a_const), (b_base, b_offset, b_const) = locate(a), locate(b)
+    c_base, c_offset, c_const = locate(c)
     pred, pred_value = predicate(task)
     row = (
         flags, a.dtype, b.dtype, c.dtype, pred, pred_value, a_base, b_base, c_base, table_base,

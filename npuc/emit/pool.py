@@ -23,7 +23,7 @@ LONGEST_ALIGN = 4096  # the section itself is page-aligned, so no constant can l
 class ConstPlan:
     """The constants of a blob before they have bytes, and the index of each.
 
-    The initial values of states come first: their sizes are known, so are their offsets, and the metadata may name them.
+    The initial values of states come first: their sizes are known, so are their offsets, which the metadata names.
     """
 
     consts: list[Const] = field(default_factory=list)
@@ -47,7 +47,8 @@ class ConstPlan:
         other = self.consts[found]
         if (other.dtype, other.shape) != (const.dtype, const.shape):
             raise EmitError(
-                f"{where}: the key {const.key!r} stands for {_type(other)} and for {_type(const)}; equal keys mean equal bytes"
+                f"{where}: the key {const.key!r} stands for {_type(other)} and for {_type(const)}; "
+                "equal keys mean equal bytes"
             )
         self.aligns[found] = max(self.aligns[found], align)
 
@@ -73,7 +74,9 @@ def plan_consts(programs: Iterable[EntryProgram], states: Iterable[StateSpec]) -
                     if buffer.const is None:
                         raise EmitError(f"buffer {buffer.name}: role const without a constant")
                     if _nbytes(buffer.const) != buffer.nbytes:
-                        raise EmitError(f"buffer {buffer.name}: {buffer.nbytes} bytes, its constant is {_type(buffer.const)}")
+                        raise EmitError(
+                            f"buffer {buffer.name}: {buffer.nbytes} bytes, its constant is {_type(buffer.const)}"
+                        )
                     plan._add(buffer.const, buffer.align, f"buffer {buffer.name}")
     return plan
 
@@ -93,29 +96,40 @@ class Placed:
 
 
 def stream(plan: ConstPlan, file: BinaryIO) -> Placed:
-    """Writes the section at the file's position. Each constant is produced once and dropped again.
+    """Writes the section at the file's position. Each constant is produced once and dropped before the next.
 
     Equal contents are stored once, the initial values of states apart, whose offsets are fixed beforehand.
     """
-    whole = hashlib.sha256()
-    known: dict[bytes, int] = {}
-    offsets = np.zeros(len(plan.consts), np.int64)
-    cursor = 0
-    for i, const in enumerate(plan.consts):
+    section = _Writer(file)
+    fixed = len(plan.state_offsets)
+    places = [section.add(const, plan.aligns[i], share=i >= fixed) for i, const in enumerate(plan.consts)]
+    assert list(plan.state_offsets.values()) == places[:fixed]
+    return Placed(np.array(places, np.int64), section.size, section.sha256.digest())
+
+
+class _Writer:
+    """The section as far as it is written. sha256: of its bytes."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.size = 0
+        self.sha256 = hashlib.sha256()
+        self._file = file
+        self._known: dict[bytes, int] = {}
+
+    def add(self, const: Const, align: int, share: bool) -> int:
+        """The offset of a constant's bytes: where they lie already, if `share` allows, or at the end."""
         data = _bytes(const)
         digest = hashlib.sha256(data).digest()
-        found = known.get(digest)
-        if found is not None and found % plan.aligns[i] == 0 and i >= len(plan.state_offsets):
-            offsets[i] = found
-            continue
-        padding = bytes(align_up(cursor, plan.aligns[i]) - cursor)
-        for piece in (padding, data):
-            whole.update(piece)
-            file.write(piece)
-        offsets[i] = known[digest] = cursor + len(padding)
-        cursor = int(offsets[i]) + len(data)
-    assert list(plan.state_offsets.values()) == offsets[: len(plan.state_offsets)].tolist()
-    return Placed(offsets, cursor, whole.digest())
+        found = self._known.get(digest)
+        if found is not None and share and found % align == 0:
+            return found
+        offset = align_up(self.size, align)
+        for piece in (bytes(offset - self.size), data):
+            self.sha256.update(piece)
+            self._file.write(piece)
+        self.size = offset + len(data)
+        self._known[digest] = offset
+        return offset
 
 
 def _bytes(const: Const) -> memoryview | bytes:

@@ -22,7 +22,7 @@ def static_relocations(table: BaseTable, symbols: Sequence[Symbol]) -> np.ndarra
 
 
 def bind_relocations(table: BaseTable, symbols: Sequence[Symbol]) -> np.ndarray:
-    """BIND64 for every other base: the device gives scratchpad and step block, the caller states, inputs and outputs."""
+    """BIND64 for every other base: the device gives scratchpad and step block, the caller states and ports."""
     rows = [row for row in range(len(table.rows)) if row not in (CONST, SCRATCH)]
     return _base_relocations(table, symbols, rows, Reloc.BIND64)
 

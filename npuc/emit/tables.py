@@ -21,6 +21,7 @@ from npuc.emit.shave import ShaveText
 from npuc.schedule.program import EntryProgram, Sync
 from npuc.tasks.graph import CallOp, MmaOp, Origin, Task
 from npurt.abi.records import BARRIER, DMA, DPU, ENTRY, MAX_COORD, NO_NODE, ORIGIN, SHAVE, SHAVE_ARG, Queue
+from npurt.abi.rows import fill
 
 QUEUES = {"dma.in": Queue.DMA_IN, "dma.out": Queue.DMA_OUT, "dpu": Queue.DPU, "shave": Queue.SHAVE}
 BARRIER_IDS = 128  # width of the wait and post masks
@@ -62,7 +63,9 @@ class TaskTables:
 
     def placed(self, name: str, offsets: np.ndarray) -> np.ndarray:
         """The table `name` with the constants' offsets (int64 [constants]) added."""
-        table: np.ndarray = getattr(self, name).copy()
+        # a copy of the bytes: NumPy's own copy of a record leaves its padding undefined
+        source: np.ndarray = getattr(self, name)
+        table = np.frombuffer(bytearray(source.tobytes()), source.dtype)
         with_none = np.append(offsets, 0).astype(np.uint64)  # index -1 adds nothing
         for column, index in self.consts[name].items():
             table[column] += with_none[index]
@@ -84,7 +87,8 @@ def build_tables(
     dma, dpu, shave, args = _Rows(), _Rows(), _Rows(), _Rows()
     text = ShaveText()
     patches: list[StepPatch] = []
-    entries, barriers = [], []
+    entries: list[tuple[Any, ...]] = []
+    barriers: list[tuple[Any, ...]] = []
     for program, (base_first, base_count) in zip(programs, bases.ports, strict=True):
         first = {"dma": len(dma.rows), "dpu": len(dpu.rows), "shave": len(shave.rows), "step": len(patches)}
         locate = Locate(bases, consts, program.offsets, program.entry)
@@ -117,17 +121,18 @@ def build_tables(
         )  # fmt: skip
         barriers += [(barrier.id, barrier.producers, barrier.consumers, 0) for barrier in program.barriers]
     return TaskTables(
-        entries=_fill(ENTRY, entries),
-        barriers=_fill(BARRIER, barriers),
-        dma=_fill(DMA, dma.rows),
-        dpu=_fill(DPU, dpu.rows),
-        shave=_fill(SHAVE, shave.rows),
-        args=_fill(SHAVE_ARG, args.rows),
-        origins=_fill(ORIGIN, dma.origins + dpu.origins + shave.origins),
+        entries=fill(ENTRY, entries),
+        barriers=fill(BARRIER, barriers),
+        dma=fill(DMA, dma.rows),
+        dpu=fill(DPU, dpu.rows),
+        shave=fill(SHAVE, shave.rows),
+        args=fill(SHAVE_ARG, args.rows),
+        origins=fill(ORIGIN, dma.origins + dpu.origins + shave.origins),
         patches=patches,
         shave_text=text,
         consts={
-            name: _const_columns(rows.consts, _OFFSETS[name]) for name, rows in (("dma", dma), ("dpu", dpu), ("args", args))
+            name: _const_columns(rows.consts, _OFFSETS[name])
+            for name, rows in (("dma", dma), ("dpu", dpu), ("args", args))
         },
     )
 
@@ -167,16 +172,6 @@ def _origin(origin: Origin, sequence: int, entry: str, names: StringTable) -> tu
         )
     coord = (*origin.coord, *(0,) * (MAX_COORD - rank))
     return names.add(origin.kernel), names.add(origin.stage), sequence, rank, coord
-
-
-def _fill(dtype: np.dtype, rows: Sequence[tuple[Any, ...]]) -> np.ndarray:
-    """A table whose padding bytes are zero, filled column by column."""
-    table = np.zeros(len(rows), dtype)
-    if rows:
-        assert dtype.names is not None
-        for name, column in zip(dtype.names, zip(*rows, strict=True), strict=True):
-            table[name] = column
-    return table
 
 
 def _const_columns(consts: Sequence[tuple[int, ...]], names: Sequence[str]) -> dict[str, np.ndarray]:

@@ -43,8 +43,8 @@ def write_blob(
 ) -> int:
     """Writes the blob, whole or not at all, and returns its size in bytes.
 
-    programs: the entries, each under its name in the blob (``generate.512``). states: in device form: dtype and shape are
-    those of the memory, `initial` is in dtype's storage type. metadata: from `npuc.report.metadata`, entries in the
+    programs: the entries, each under its name in the blob (``generate.512``). states: in device form: dtype and shape
+    are those of the memory, `initial` is in dtype's storage type. metadata: from `npuc.report.metadata`, entries in the
     order of the programs. assets: files for the session by name. INPUT, OUTPUT and STATE buffers of the tasks bear the
     names of their symbols: ``<entry>.in.<name>``, ``<entry>.out.<name>``, ``state.<id>``.
 
@@ -80,7 +80,10 @@ class _Plan:
 
 
 def _plan(
-    programs: Sequence[EntryProgram], states: Sequence[StateSpec], metadata: Mapping[str, Any], assets: Mapping[str, bytes]
+    programs: Sequence[EntryProgram],
+    states: Sequence[StateSpec],
+    metadata: Mapping[str, Any],
+    assets: Mapping[str, bytes],
 ) -> _Plan:
     consts = plan_consts(programs, states)
     bases = plan_bases(programs, states, metadata)
@@ -109,9 +112,10 @@ def _sections(plan: _Plan, placed: Placed) -> list[Section]:
     symbols = symbols_of(plan.bases, plan.consts, placed)
     dma = tables.placed("dma", offsets)
     names, kind = blob.NAME_NAMES, SectionType
+    version = elf.note(blob.NOTE_NAME, blob.NOTE_ABI, (blob.ABI_MAJOR, blob.ABI_MINOR))
 
     sections = [
-        elf.raw(blob.NAME_NOTE, kind.NOTE, elf.note(blob.NOTE_NAME, blob.NOTE_ABI, (blob.ABI_MAJOR, blob.ABI_MINOR)), align=4),
+        elf.raw(blob.NAME_NOTE, kind.NOTE, version, align=4),
         elf.table(blob.NAME_ENTRIES, kind.NPU_ENTRIES, tables.entries, FIRMWARE, names),
         elf.table(blob.NAME_BASES, kind.NPU_BASES, base_rows(plan.bases, symbols, placed), FIRMWARE, blob.NAME_SYMTAB),
         elf.table(blob.NAME_BARRIERS, kind.NPU_BARRIERS, tables.barriers, FIRMWARE),

@@ -15,7 +15,7 @@ __all__ = ["LoadedModel", "ModelRefused", "check_model", "load"]
 
 def load(path: str | PathLike[str]) -> LoadedModel:
     """Reads an ONNX file, or a folder with a model.onnx. No weight is read. Raises ModelRefused."""
-    from npuc.frontend.load import load_model
+    from npuc.frontend.read import load_model
 
     return load_model(path)
 

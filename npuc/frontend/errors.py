@@ -9,7 +9,8 @@ _SHOWN_PROBLEMS = 20
 
 
 class ModelRefused(Exception):
-    """The model cannot be compiled. `problems` holds one short message each, `source` the name of its file, if known."""
+    """The model cannot be compiled. `problems` holds one short message each, `source` the name of its file, if known.
+    """
 
     exit_code = 3
 
@@ -34,12 +35,14 @@ class Problems:
 
     def __init__(self) -> None:
         self._places: dict[str, list[str]] = {}
+        self.count = 0  # of the calls of add, those that repeat a fault included
 
     def __bool__(self) -> bool:
         return bool(self._places)
 
     def add(self, what: str, where: str = "") -> None:
         """what: the fault, the same text for the same fault. where: the place, for example a node; "" for the model."""
+        self.count += 1
         places = self._places.setdefault(what, [])
         if where and where not in places:
             places.append(where)

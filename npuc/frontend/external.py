@@ -11,10 +11,11 @@ from npuc.frontend.errors import Problems
 
 
 def bind_external(model: ir.Model, model_file: Path, problems: Problems) -> None:
-    """Points every external tensor at its file in the model's folder, and adds a problem for each that must not be used.
+    """Points every external tensor at its file in the model's folder, and adds a problem for each that must not be
+    used.
 
-    A location is relative, without "..", and ends in the folder also after all links are followed. One layout more is let
-    through, that of download caches: model file and weight file are both links into one other folder.
+    A location is relative, without "..", and ends in the folder also after all links are followed. One layout more is
+    let through, that of download caches: model file and weight file are both links into one other folder.
     """
     folder = model_file.parent
     store = model_file.resolve().parent
@@ -51,12 +52,16 @@ def _find(location: str, folder: Path, store: Path, problems: Problems) -> tuple
 def _fits(tensor: ir.ExternalTensor, location: str, size: int, problems: Problems) -> bool:
     offset, length = tensor.offset or 0, tensor.length
     if offset < 0 or (length is not None and length != tensor.nbytes):
-        problems.add(f"external data of {length} bytes at {offset} do not fit a tensor of {tensor.nbytes} bytes",
-                     f"weight {tensor.name}")
+        problems.add(
+            f"external data of {length} bytes at {offset} do not fit a tensor of {tensor.nbytes} bytes",
+            f"weight {tensor.name}",
+        )
         return False
     if offset + tensor.nbytes > size:
-        problems.add(f"external data file {location!r} ends at {size} bytes, before the data of a weight do",
-                     f"weight {tensor.name}")
+        problems.add(
+            f"external data file {location!r} ends at {size} bytes, before the data of a weight do",
+            f"weight {tensor.name}",
+        )
         return False
     return True
 
@@ -64,5 +69,12 @@ def _fits(tensor: ir.ExternalTensor, location: str, size: int, problems: Problem
 def _at(tensor: ir.ExternalTensor, real: Path) -> ir.ExternalTensor:
     """The same tensor with links resolved, as the mapping insists that file and folder agree after that."""
     assert tensor.name is not None
-    return ir.ExternalTensor(real.name, tensor.offset, tensor.length, tensor.dtype, shape=tensor.shape, name=tensor.name,
-                             base_dir=real.parent)
+    return ir.ExternalTensor(
+        real.name,
+        tensor.offset,
+        tensor.length,
+        tensor.dtype,
+        shape=tensor.shape,
+        name=tensor.name,
+        base_dir=real.parent,
+    )

@@ -9,6 +9,7 @@ import math
 import re
 
 import onnx
+import onnx.checker
 import onnx.defs
 import onnx.shape_inference
 import onnx_ir as ir
@@ -42,6 +43,11 @@ class Types:
         if proto is None or not proto.tensor_type.HasField("shape"):
             return None
         return tuple(_dim(d) for d in proto.tensor_type.shape.dim)
+
+
+def declared_dims(shape: ir.ShapeProtocol) -> list[Dim]:
+    """The extents of an onnx-ir shape."""
+    return [d if isinstance(d, int) else d.value for d in shape]
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> Dim:
@@ -82,7 +88,7 @@ class _Walk:
         dtype, shape = (tensor.dtype, tensor.shape) if tensor is not None else (value.dtype, value.shape)
         if value.name is None or dtype is None:
             return
-        dims: list[Dim] | None = None if shape is None else [d.value if isinstance(d, ir.SymbolicDim) else d for d in shape]
+        dims = None if shape is None else declared_dims(shape)
         self.types.protos[value.name] = onnx.helper.make_tensor_type_proto(int(dtype), dims)
         if tensor is not None and not isinstance(tensor, ir.ExternalTensor) and _is_small(tensor):
             self.types.data[value.name] = ir.serde.serialize_tensor(tensor)
@@ -117,6 +123,8 @@ class _Walk:
         dtype, shape = node.attributes.get("dtype"), node.attributes.get("shape")
         if dtype is None or shape is None or dtype.type != ir.AttributeType.INT or shape.type != ir.AttributeType.INTS:
             return
+        if dtype.as_int() not in onnx.TensorProto.DataType.values():
+            return
         dims: list[Dim] = [d if d >= 0 else None for d in shape.as_ints()]
         self.types.protos[name] = onnx.helper.make_tensor_type_proto(dtype.as_int(), dims)
 
@@ -129,9 +137,15 @@ class _Walk:
             return
         try:
             made = onnx.shape_inference.infer_node_outputs(
-                schema, ir.serde.serialize_node(node), known, {n: data[n] for n in names if n in data}, None, self.imports,
-                self.ir_version)
-        except onnx.shape_inference.InferenceError as error:
+                schema,
+                ir.serde.serialize_node(node),
+                known,
+                {n: data[n] for n in names if n in data},
+                None,
+                self.imports,
+                self.ir_version,
+            )
+        except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, RuntimeError, ValueError) as error:
             shapes = ", ".join(f"{v.name!r} {shape_text(self.types.dims(v))}" for v in node.inputs if v is not None)
             self.problems.add(f"{shapes} do not fit: {_reason(error)}", node_text(node))
             return
@@ -156,19 +170,24 @@ class _Walk:
         bits = ir.DataType(dtype).bitwidth if dtype != onnx.TensorProto.STRING else 8
         size = math.prod(d for d in dims if isinstance(d, int)) * bits // 8
         if size > MAX_TENSOR_BYTES:
-            self.problems.add(f"makes {value.name!r} of shape {shape_text(dims)}, larger than any value can be", node_text(node))
+            self.problems.add(
+                f"makes {value.name!r} of shape {shape_text(dims)}, larger than any value can be", node_text(node)
+            )
 
     def output(self, value: ir.Value) -> None:
         """A graph output's declared type and shape against what its node makes."""
         found, declared = self.types.dims(value), value.shape
         if found is None or declared is None or value.producer() is None:
             return
-        said: list[Dim] = [d.value if isinstance(d, ir.SymbolicDim) else d for d in declared]
+        said = declared_dims(declared)
         clash = len(found) != len(said) or any(
-            isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, said, strict=False))
+            isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, said, strict=False)
+        )
         if clash:
-            self.problems.add(f"output {value.name!r} is declared {shape_text(said)}, the node makes {shape_text(found)}",
-                              node_text(_maker(value)))
+            self.problems.add(
+                f"output {value.name!r} is declared {shape_text(said)}, the node makes {shape_text(found)}",
+                node_text(_maker(value)),
+            )
 
 
 _GRAPHS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)

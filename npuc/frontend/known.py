@@ -12,14 +12,44 @@ OLDEST_OPSET, NEWEST_OPSET = 11, 24
 _UNOFFICIAL = frozenset({"SimplifiedLayerNormalization"})
 
 # Operators of onnxruntime's domain that decoder exports use (onnxruntime docs/ContribOperators.md).
-_MICROSOFT = frozenset({
-    "Attention", "BiasGelu", "CausalConvWithState", "DequantizeLinear", "DynamicQuantizeMatMul", "EmbedLayerNormalization",
-    "FastGelu", "FusedConv", "FusedGemm", "FusedMatMul", "GatherBlockQuantized", "Gelu", "GroupQueryAttention", "LinearAttention",
-    "MatMulInteger16", "MatMulIntegerToFloat", "MatMulNBits", "MoE", "MultiHeadAttention", "PackedAttention",
-    "PackedMultiHeadAttention", "PagedAttention", "QAttention", "QMoE", "QuantizeLinear", "QuickGelu", "RotaryEmbedding",
-    "SkipGroupNorm", "SkipLayerNormalization", "SkipSimplifiedLayerNormalization", "SparseAttention", "TransposeMatMul",
-    "Trilu", "Unique",
-})
+_MICROSOFT = frozenset(
+    {
+        "Attention",
+        "BiasGelu",
+        "CausalConvWithState",
+        "DequantizeLinear",
+        "DynamicQuantizeMatMul",
+        "EmbedLayerNormalization",
+        "FastGelu",
+        "FusedConv",
+        "FusedGemm",
+        "FusedMatMul",
+        "GatherBlockQuantized",
+        "Gelu",
+        "GroupQueryAttention",
+        "LinearAttention",
+        "MatMulInteger16",
+        "MatMulIntegerToFloat",
+        "MatMulNBits",
+        "MoE",
+        "MultiHeadAttention",
+        "PackedAttention",
+        "PackedMultiHeadAttention",
+        "PagedAttention",
+        "QAttention",
+        "QMoE",
+        "QuantizeLinear",
+        "QuickGelu",
+        "RotaryEmbedding",
+        "SkipGroupNorm",
+        "SkipLayerNormalization",
+        "SkipSimplifiedLayerNormalization",
+        "SparseAttention",
+        "TransposeMatMul",
+        "Trilu",
+        "Unique",
+    }
+)
 _STATE_OPS = frozenset({"ReadValue", "Assign"})
 _EXTRA = {"": _UNOFFICIAL, "com.microsoft": _MICROSOFT, "npuc": _STATE_OPS}
 
@@ -42,14 +72,9 @@ def is_known(node: ir.Node, model: ir.Model) -> bool:
 
 def unknown_text(node: ir.Node, model: ir.Model) -> str:
     """Why the operator of a node is not known."""
+    domain = node.domain or "ai.onnx"
     if node.domain not in model.opset_imports:
-        return f"its domain {node.domain or 'ai.onnx'} is not among the operator sets that the model imports"
-    if node.domain == "" and any(s.name == node.op_type and s.domain == "" for s in onnx.defs.get_all_schemas_with_history()):
-        return f"operator {node.op_type} does not exist in operator set {model.opset_imports['']}"
-    if node.domain == "" or node.domain in _EXTRA or onnx.defs.onnx_opset_version() and _has_domain(node.domain):
-        return f"there is no operator {node.op_type} in domain {node.domain or 'ai.onnx'}"
-    return f"operator {node.op_type} is of domain {node.domain}, which npuc does not know"
-
-
-def _has_domain(domain: str) -> bool:
-    return any(s.domain == domain for s in onnx.defs.get_all_schemas())
+        return f"its domain {domain} is not among the operator sets that the model imports"
+    if node.domain in _EXTRA or any(schema.domain == node.domain for schema in onnx.defs.get_all_schemas()):
+        return f"domain {domain} has no operator {node.op_type} in operator set {model.opset_imports[node.domain]}"
+    return f"operator {node.op_type} is of domain {domain}, which npuc does not know"

@@ -27,7 +27,7 @@ def subgraphs(attribute: ir.Attr) -> list[ir.Graph]:
     return []
 
 
-def ordered(graph: ir.Graph | ir.Function) -> tuple[list[ir.Node], list[ir.Node]]:
+def ordered(graph: ir.Graph) -> tuple[list[ir.Node], list[ir.Node]]:
     """(nodes in an order that runs, nodes that cannot run because they are on a cycle or behind one).
 
     The file's own order where it runs; otherwise each node as early as its inputs allow, ties in file order.
@@ -66,4 +66,4 @@ def cycle(stuck: list[ir.Node]) -> list[ir.Node]:
     while node not in path:
         path.append(node)
         node = next(m for m in (v.producer() for v in reads(node)) if m is not None and m in inside)
-    return path[path.index(node):][::-1]
+    return path[path.index(node) :][::-1]

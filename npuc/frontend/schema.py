@@ -9,28 +9,51 @@ import onnx.defs
 import onnx_ir as ir
 
 from npuc.frontend.errors import Problems
-from npuc.frontend.text import dtype_text, node_text
+from npuc.frontend.text import count_text, dtype_text, node_text
 
 _Option = onnx.defs.OpSchema.FormalParameterOption
-_IR_ONLY_ATTRIBUTES = frozenset({"_outputs"})  # nothing an operator means depends on it; some converters leave it behind
+_AttrType = onnx.defs.OpSchema.AttrType
+_ATTRIBUTE_TYPES = {
+    _AttrType.FLOAT: ir.AttributeType.FLOAT,
+    _AttrType.INT: ir.AttributeType.INT,
+    _AttrType.STRING: ir.AttributeType.STRING,
+    _AttrType.TENSOR: ir.AttributeType.TENSOR,
+    _AttrType.GRAPH: ir.AttributeType.GRAPH,
+    _AttrType.SPARSE_TENSOR: ir.AttributeType.SPARSE_TENSOR,
+    _AttrType.TYPE_PROTO: ir.AttributeType.TYPE_PROTO,
+    _AttrType.FLOATS: ir.AttributeType.FLOATS,
+    _AttrType.INTS: ir.AttributeType.INTS,
+    _AttrType.STRINGS: ir.AttributeType.STRINGS,
+    _AttrType.TENSORS: ir.AttributeType.TENSORS,
+    _AttrType.GRAPHS: ir.AttributeType.GRAPHS,
+    _AttrType.SPARSE_TENSORS: ir.AttributeType.SPARSE_TENSORS,
+    _AttrType.TYPE_PROTOS: ir.AttributeType.TYPE_PROTOS,
+}
 
 
-def check_node(node: ir.Node, schema: onnx.defs.OpSchema, dtype_of: Callable[[ir.Value], int | None], problems: Problems) -> bool:
+DtypeOf = Callable[[ir.Value], int | None]
+
+
+def check_node(node: ir.Node, schema: onnx.defs.OpSchema, dtype_of: DtypeOf, problems: Problems) -> bool:
     """Whether the node fits; adds a problem for each fault. dtype_of gives a value's TensorProto type where known."""
-    before = len(problems.messages()) if problems else 0
+    before = problems.count
     _check_counts(node, schema, problems)
     _check_attributes(node, schema, problems)
     _check_types(node, schema, dtype_of, problems)
-    return (len(problems.messages()) if problems else 0) == before
+    return problems.count == before
 
 
 def _check_counts(node: ir.Node, schema: onnx.defs.OpSchema, problems: Problems) -> None:
     given = len(node.inputs)
     if not schema.min_input <= given <= schema.max_input:
-        problems.add(f"has {given} inputs, the operator takes {_range(schema.min_input, schema.max_input)}", node_text(node))
+        problems.add(
+            f"has {count_text(given, 'input')}, the operator takes {_range(schema.min_input, schema.max_input)}", node_text(node)
+        )
     if not schema.min_output <= len(node.outputs) <= schema.max_output:
-        problems.add(f"has {len(node.outputs)} outputs, the operator makes {_range(schema.min_output, schema.max_output)}",
-                     node_text(node))
+        problems.add(
+            f"has {count_text(len(node.outputs), 'output')}, the operator makes {_range(schema.min_output, schema.max_output)}",
+            node_text(node),
+        )
     for value, formal in zip(node.inputs, schema.inputs, strict=False):
         if value is None and formal.option == _Option.Single:
             problems.add(f"leaves out its input {formal.name}, which the operator needs", node_text(node))
@@ -44,17 +67,16 @@ def _check_attributes(node: ir.Node, schema: onnx.defs.OpSchema, problems: Probl
     formal = schema.attributes
     for name, attribute in node.attributes.items():
         if name not in formal:
-            problems.add(f"has an attribute {name!r} that the operator does not have in this operator set", node_text(node))
-        elif int(attribute.type) != int(formal[name].type.value):
-            problems.add(f"attribute {name!r} is {attribute.type.name.lower()}, not {formal[name].type.name.lower()}",
-                         node_text(node))
-    for name, wanted in formal.items():
-        if wanted.required and name not in node.attributes:
+            problems.add(f"attribute {name!r} does not exist for it in this operator set", node_text(node))
+        elif attribute.type != (wanted_type := _ATTRIBUTE_TYPES[formal[name].type]):
+            said, wanted = attribute.type.name.lower(), wanted_type.name.lower()
+            problems.add(f"attribute {name!r} is {said}, not {wanted}", node_text(node))
+    for name, parameter in formal.items():
+        if parameter.required and name not in node.attributes:
             problems.add(f"misses its attribute {name!r}", node_text(node))
 
 
-def _check_types(node: ir.Node, schema: onnx.defs.OpSchema, dtype_of: Callable[[ir.Value], int | None],
-                 problems: Problems) -> None:
+def _check_types(node: ir.Node, schema: onnx.defs.OpSchema, dtype_of: DtypeOf, problems: Problems) -> None:
     """Each input within the types of its parameter, and all inputs of one type variable alike."""
     formals = list(schema.inputs)
     first: dict[str, tuple[ir.Value, int]] = {}
@@ -70,7 +92,9 @@ def _check_types(node: ir.Node, schema: onnx.defs.OpSchema, dtype_of: Callable[[
         allowed = _allowed(formal.types)
         if allowed and code not in allowed:
             types = ", ".join(dtype_text(c) for c in sorted(allowed))
-            problems.add(f"{_value_text(value)} is {dtype_text(code)}, input {formal.name} takes {types}", node_text(node))
+            problems.add(
+                f"{_value_text(value)} is {dtype_text(code)}; the operator takes {types} there", node_text(node)
+            )
             continue
         if formal.type_str.startswith("tensor(") or not formal.is_homogeneous:
             continue
@@ -78,8 +102,11 @@ def _check_types(node: ir.Node, schema: onnx.defs.OpSchema, dtype_of: Callable[[
             first[formal.type_str] = (value, code)
         elif first[formal.type_str][1] != code:
             other, other_code = first[formal.type_str]
-            problems.add(f"{_value_text(other)} is {dtype_text(other_code)} and {_value_text(value)} is {dtype_text(code)}; "
-                         "they must have one type", node_text(node))
+            problems.add(
+                f"{_value_text(other)} is {dtype_text(other_code)} and {_value_text(value)} is {dtype_text(code)}; "
+                "they must have one type",
+                node_text(node),
+            )
 
 
 def _value_text(value: ir.Value) -> str:

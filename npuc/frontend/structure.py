@@ -15,7 +15,7 @@ def check_structure(model: ir.Model, problems: Problems) -> None:
     _check_opset(model.opset_imports, problems)
     _check_graph(model, model.graph, (), problems)
     for function in model.functions.values():
-        _check_graph(model, function, (), problems)
+        _check_graph(model, function.graph, (), problems)
     if not model.graph.outputs:
         problems.add("the graph has no outputs")
 
@@ -25,14 +25,16 @@ def _check_opset(opsets: dict[str, int], problems: Problems) -> None:
     if version is None:
         return  # a model of other domains alone; a node of ai.onnx will say that its domain is not imported
     if not OLDEST_OPSET <= version <= NEWEST_OPSET:
-        problems.add(f"operator set {version} of ai.onnx; npuc reads {OLDEST_OPSET} to {NEWEST_OPSET}: "
-                     f"export again with opset_version={min(max(version, OLDEST_OPSET), NEWEST_OPSET)}")
+        problems.add(
+            f"operator set {version} of ai.onnx; npuc reads {OLDEST_OPSET} to {NEWEST_OPSET}: "
+            f"export again with opset_version={min(max(version, OLDEST_OPSET), NEWEST_OPSET)}"
+        )
 
 
-Scope = tuple["ir.Graph | ir.Function", ...]
+Scope = tuple[ir.Graph, ...]
 
 
-def _check_graph(model: ir.Model, graph: ir.Graph | ir.Function, outer: Scope, problems: Problems) -> None:
+def _check_graph(model: ir.Model, graph: ir.Graph, outer: Scope, problems: Problems) -> None:
     scope = (*outer, graph)
     for node in graph:
         if not is_known(node, model):

@@ -32,7 +32,9 @@ def _check_tensor(tensor: ir.TensorProtocol, where: str, problems: Problems) -> 
     if isinstance(tensor, ir.TensorProtoTensor):
         held, needed = _held(tensor.raw), math.prod(shape)
         if held is not None and held != _storage(tensor, needed):
-            problems.add(f"shape {list(shape)} of {tensor.dtype.name.lower()} does not fit its {held} {_unit(tensor.raw)}", where)
+            problems.add(
+                f"shape {list(shape)} of {tensor.dtype.name.lower()} does not fit its {held} {_unit(tensor.raw)}", where
+            )
     elif tensor.dtype != ir.DataType.STRING and tensor.nbytes > MAX_TENSOR_BYTES:
         problems.add(f"shape {list(shape)} is larger than any weight can be", where)
 
@@ -45,8 +47,17 @@ def _held(proto: onnx.TensorProto) -> int | None:
     """Bytes of raw data, or count of typed numbers."""
     if proto.HasField("raw_data"):
         return len(proto.raw_data)
-    return sum(len(f) for f in (proto.float_data, proto.int32_data, proto.int64_data, proto.double_data, proto.uint64_data,
-                                proto.string_data))
+    return sum(
+        len(f)
+        for f in (
+            proto.float_data,
+            proto.int32_data,
+            proto.int64_data,
+            proto.double_data,
+            proto.uint64_data,
+            proto.string_data,
+        )
+    )
 
 
 _PER_NUMBER = {ir.DataType.COMPLEX64: 2.0, ir.DataType.COMPLEX128: 2.0}

@@ -1,7 +1,8 @@
 """A look at the outer fields of a model file before it is parsed.
 
-The parser of the protobuf library says no more than "corrupt". The outer fields (protobuf's encoding: a tag of field number and
-wire type, then a number, or a length and as many bytes) tell a file that ends too early from one that never was a model.
+The parser of the protobuf library says no more than "corrupt". The outer fields (protobuf's encoding: a tag of field
+number and wire type, then a number, or a length and as many bytes) tell a file that ends too early from one that
+never was a model.
 """
 
 from __future__ import annotations

@@ -10,16 +10,51 @@ import onnx_ir as ir
 from onnx.reference import ReferenceEvaluator
 
 # Moves, integer arithmetic and comparisons, and float operations of one rounding.
-_EXACT = frozenset({
-    "Add", "And", "Cast", "Concat", "Constant", "ConstantOfShape", "Div", "Equal", "Expand", "Flatten", "Gather", "Greater",
-    "GreaterOrEqual", "Identity", "Less", "LessOrEqual", "Max", "Min", "Mul", "Neg", "Not", "Or", "Range", "Reshape", "Shape",
-    "Slice", "Split", "Squeeze", "Sub", "Tile", "Transpose", "Unsqueeze", "Where", "Xor",
-})
+_EXACT = frozenset(
+    {
+        "Add",
+        "And",
+        "Cast",
+        "Concat",
+        "Constant",
+        "ConstantOfShape",
+        "Div",
+        "Equal",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Greater",
+        "GreaterOrEqual",
+        "Identity",
+        "Less",
+        "LessOrEqual",
+        "Max",
+        "Min",
+        "Mul",
+        "Neg",
+        "Not",
+        "Or",
+        "Range",
+        "Reshape",
+        "Shape",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Sub",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+        "Where",
+        "Xor",
+    }
+)
 _MAX_ELEMENTS = 1 << 28  # of a folded value: 1 GiB of float
 
 
 def constant_value(value: ir.Value, opsets: dict[str, int]) -> np.ndarray | None:
-    """The array behind an initializer or behind nodes that read constants only; None if a value of the run is involved."""
+    """The array behind an initializer or behind nodes that read constants only; None if a value of the run is
+    involved.
+    """
     if value.const_value is not None and value.producer() is None:
         return None if value.is_graph_input() else value.const_value.numpy()
     known: dict[ir.Value, np.ndarray] = {}
@@ -30,7 +65,8 @@ def constant_value(value: ir.Value, opsets: dict[str, int]) -> np.ndarray | None
 
 
 def _needed(value: ir.Value) -> list[ir.Node] | None:
-    """The nodes behind a value in running order, or None if one of them is not exact or reads something not constant."""
+    """The nodes behind a value in running order, or None if one of them is not exact or reads something not constant.
+    """
     done: dict[ir.Node, None] = {}
     stack = [(value.producer(), False)]
     while stack:
@@ -60,8 +96,12 @@ def _run(node: ir.Node, known: dict[ir.Value, np.ndarray], opsets: dict[str, int
     if _elements(node, list(feeds.values())) > _MAX_ELEMENTS:
         return False
     proto = ir.serde.serialize_node(node)
-    graph = onnx.helper.make_graph([proto], "fold", [onnx.ValueInfoProto(name=n) for n in feeds],
-                                   [onnx.ValueInfoProto(name=v.name) for v in node.outputs])
+    graph = onnx.helper.make_graph(
+        [proto],
+        "fold",
+        [onnx.ValueInfoProto(name=n) for n in feeds],
+        [onnx.ValueInfoProto(name=v.name) for v in node.outputs],
+    )
     imports = [onnx.helper.make_opsetid(d, v) for d, v in opsets.items() if d == ""]
     try:
         results = ReferenceEvaluator(onnx.helper.make_model(graph, opset_imports=imports)).run(None, feeds)

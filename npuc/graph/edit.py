@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
+from npuc.frontend.order import ordered
+
 
 class Names:
     """Gives out value and node names that the graph does not have yet, the same ones for the same graph."""
@@ -13,17 +15,12 @@ class Names:
     def __init__(self, graph: ir.Graph) -> None:
         self.values: set[str] = set()
         self.nodes: set[str] = set()
-        self._add(graph)
-
-    def _add(self, graph: ir.Graph) -> None:
-        self.values.update(v.name for v in (*graph.inputs, *graph.initializers.values()) if v.name)
+        for held in (graph, *graph.subgraphs()):
+            self.values.update(v.name for v in (*held.inputs, *held.initializers.values()) if v.name)
         for node in graph.all_nodes():
             self.values.update(v.name for v in node.outputs if v.name)
             if node.name:
                 self.nodes.add(node.name)
-            if node.graph is not None and node.graph is not graph:
-                inner = node.graph
-                self.values.update(v.name for v in (*inner.inputs, *inner.initializers) if isinstance(v, ir.Value) and v.name)
 
     def value(self, stem: str) -> str:
         return _fresh(stem, self.values)
@@ -55,7 +52,9 @@ def is_free(value: ir.Value) -> bool:
 
 
 def redirect(graph: ir.Graph, old: ir.Value, new: ir.Value, names: Names) -> None:
-    """Lets everything that reads `old` read `new`. Where `old` is a graph output, its name and type stay the output's."""
+    """Lets everything that reads `old` read `new`. Where `old` is a graph output, its name and type stay the
+    output's.
+    """
     places = [i for i, value in enumerate(graph.outputs) if value is old]
     old.replace_all_uses_with(new, replace_graph_outputs=True)
     if not places:
@@ -93,10 +92,21 @@ def remove(graph: ir.Graph, nodes: Iterable[ir.Node]) -> None:
 
 
 def source_of(value: ir.Value | None) -> ir.Value | None:
-    """The value behind any number of Identity nodes."""
+    """The value behind any number of nodes that only pass it on: Identity, and Concat of one operand."""
     while value is not None:
         node = value.producer()
-        if node is None or node.op_type != "Identity" or node.domain != "":
+        if node is None or node.domain != "" or not (node.op_type == "Identity" or _lone_concat(node)):
             return value
         value = node.inputs[0]
     return None
+
+
+def _lone_concat(node: ir.Node) -> bool:
+    return node.op_type == "Concat" and len(node.inputs) == 1
+
+
+def cloned(model: ir.Model) -> ir.Model:
+    """A copy that shares the weights. The nodes of the given model may be put into an order that runs."""
+    if ordered(model.graph)[0] != list(model.graph):
+        model.graph.sort()
+    return model.clone()

@@ -103,7 +103,7 @@ class Builder:
         self._graph = graph
         self._before = before
         self._origin = sources(origin)
-        self._stem = stem or before.name or (before.outputs[0].name or "node")
+        self._stem = stem or self._origin.split(";")[0] or before.outputs[0].name or "node"
 
     def op(
         self,
@@ -115,7 +115,7 @@ class Builder:
         domain: str = "",
     ) -> ir.Value:
         """Adds a node with one output and gives that output."""
-        name = fresh_name(self._graph, f"{self._stem}/{op_type}")
+        name = fresh_name(self._graph, f"{self._stem}~{op_type}")
         output = ir.Value(name=f"{name}_out", shape=ir.Shape(shape), type=ir.TensorType(dtype))
         node = ir.Node(
             domain,
@@ -176,22 +176,6 @@ def initializer(graph: ir.Graph, array: np.ndarray, name: str) -> ir.Value:
     return value
 
 
-def replace_value(graph: ir.Graph, old: ir.Value, new: ir.Value) -> None:
-    """Makes every reader of `old`, graph outputs included, read `new`. A graph output keeps its name."""
-    if any(output is old for output in graph.outputs):
-        keep_output_name(graph, old, new)
-    old.replace_all_uses_with(new)
-
-
-def keep_output_name(graph: ir.Graph, old: ir.Value, new: ir.Value) -> None:
-    """Puts `new` in the place of the graph output `old` under the old name, by an Identity where `new` has a role."""
-    target = new
-    if new.is_graph_input() or new.is_initializer() or new.is_graph_output():
-        target = ir.Value(name=old.name, shape=new.shape, type=new.type)
-        graph.append(ir.Node("", "Identity", [new], outputs=[target], name=fresh_name(graph, f"{old.name}/Identity")))
-    name = old.name
-    old.name = fresh_name(graph, f"{name}/replaced")
-    target.name = name
-    for index, output in enumerate(graph.outputs):
-        if output is old:
-            graph.outputs[index] = target
+def replace_value(old: ir.Value, new: ir.Value) -> None:
+    """Makes every reader of `old`, graph outputs included, read `new`. The outputs get their names back at the end."""
+    old.replace_all_uses_with(new, replace_graph_outputs=True)

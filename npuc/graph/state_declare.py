@@ -1,4 +1,6 @@
-"""The rules of `npuc.ReadValue` and `npuc.Assign` (docs/stateful-format.md): what a node declares, and whether it holds."""
+"""The rules of `npuc.ReadValue` and `npuc.Assign` (docs/stateful-format.md): what a node declares, and whether it
+holds.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,11 @@ DOMAIN = "npuc"
 VERSION = 1
 READ, ASSIGN = "ReadValue", "Assign"
 _ATTRIBUTES = {"variable_id": ir.AttributeType.STRING, "shape": ir.AttributeType.INTS, "dtype": ir.AttributeType.INT}
-_TYPE_WORDS = {ir.AttributeType.STRING: "a string", ir.AttributeType.INTS: "a list of ints", ir.AttributeType.INT: "an int"}
+_TYPE_WORDS = {
+    ir.AttributeType.STRING: "a string",
+    ir.AttributeType.INTS: "a list of ints",
+    ir.AttributeType.INT: "an int",
+}
 # Element types of the format that are no numbers of fixed size.
 _NO_STATE = frozenset({onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING})
 
@@ -63,7 +69,9 @@ def collect_variables(model: ir.Model, types: Types, problems: Problems) -> list
         if not is_state_node(node):
             continue
         if node.graph is not model.graph:
-            problems.add("is inside a subgraph that does not fold away; state must be in the main graph", node_text(node))
+            problems.add(
+                "is inside a subgraph that does not fold away; state must be in the main graph", node_text(node)
+            )
             continue
         if _well_formed(node, problems):
             _enter(node, variables, problems)
@@ -92,7 +100,6 @@ def _well_formed(node: ir.Node, problems: Problems) -> bool:
         if name not in node.attributes:
             faults.append(f"misses its attribute {name!r}")
         elif node.attributes[name].type != kind:
-            # An empty list has no element that would show its type; some writers store it as a list of another kind.
             faults.append(f"attribute {name!r} is {_kind(node.attributes[name])}, not {_TYPE_WORDS[kind]}")
     faults.extend(f"has an unknown attribute {name!r}" for name in node.attributes if name not in _ATTRIBUTES)
     if not faults:
@@ -141,12 +148,16 @@ def _check_fit(variable: Variable, assign: ir.Node, types: Types, problems: Prob
     dtype, dims = types.dtype(value), types.dims(value)
     if (dtype is not None and dtype != variable.dtype) or (dims is not None and not _fits(dims, variable.shape)):
         found = f"{dtype_text(dtype) if dtype else 'value'} {shape_text(dims)}"
-        problems.add(f"variable {variable.id!r} is declared {variable.declared}, and {value.name!r}, {found}, is assigned to it",
-                     node_text(assign))
+        problems.add(
+            f"variable {variable.id!r} is declared {variable.declared}, and {value.name!r}, {found}, is assigned to it",
+            node_text(assign),
+        )
 
 
 def _fits(dims: tuple[Dim, ...], shape: tuple[int, ...]) -> bool:
-    return len(dims) == len(shape) and all(not isinstance(d, int) or s in (-1, d) for d, s in zip(dims, shape, strict=True))
+    return len(dims) == len(shape) and all(
+        not isinstance(d, int) or s in (-1, d) for d, s in zip(dims, shape, strict=True)
+    )
 
 
 def _take_initial(variable: Variable, opsets: dict[str, int], problems: Problems) -> None:
@@ -156,15 +167,22 @@ def _take_initial(variable: Variable, opsets: dict[str, int], problems: Problems
         source = node.inputs[0] if node.inputs else None
         array = zeros(variable.shape, variable.dtype) if source is None else constant_value(source, opsets)
         if array is None:
-            problems.add(f"variable {variable.id!r}: its initial value {source.name if source else ''!r} is no constant", node_text(node))
+            problems.add(
+                f"variable {variable.id!r}: its initial value {source.name if source else ''!r} is no constant",
+                node_text(node),
+            )
             return
         wanted = ir.DataType(variable.dtype).numpy()
         if array.dtype != wanted or not _fits(array.shape, variable.shape):
-            problems.add(f"variable {variable.id!r} is declared {variable.declared}, its initial value is {array.dtype.name} "
-                         f"{shape_text(array.shape)}", node_text(node))
+            problems.add(
+                f"variable {variable.id!r} is declared {variable.declared}, its initial value is {array.dtype.name} "
+                f"{shape_text(array.shape)}",
+                node_text(node),
+            )
             return
         if arrays and not _same(arrays[0], array):
-            problems.add(f"variable {variable.id!r} has two initial values, in {node_text(variable.reads[0])} and {node_text(node)}")
+            first, here = node_text(variable.reads[0]), node_text(node)
+            problems.add(f"variable {variable.id!r} has two initial values, in {first} and {here}")
             return
         arrays.append(array)
     if arrays and any(node.inputs and node.inputs[0] is not None for node in variable.reads):

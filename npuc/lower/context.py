@@ -18,10 +18,10 @@ from npurt.abi.dtypes import DType
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One kernel over whole arrays. params: fixed keyword parameters; tile sizes are chosen later, by capacity."""
+    """One kernel over whole arrays; None where an optional array is absent. params: fixed keyword parameters; tile sizes are chosen later, by capacity."""
 
     kernel: str
-    arrays: tuple[Region, ...]
+    arrays: tuple[Region | None, ...]
     params: Mapping[str, Any]
     node: str
 
@@ -89,7 +89,7 @@ class Lowering:
         buffer = Buffer(name, memory, count * dtype.nbytes)
         return Region(buffer, 0, dtype, shape, tuple(stride))
 
-    def call(self, kernel: str, arrays: Sequence[Region], node: ir.Node, **params: Any) -> None:
+    def call(self, kernel: str, arrays: Sequence[Region | None], node: ir.Node, **params: Any) -> None:
         self.calls.append(KernelCall(kernel, tuple(arrays), params, str(node.name)))
 
     def copied(self, region: Region, node: ir.Node, shape: Sequence[int] | None = None) -> Region:

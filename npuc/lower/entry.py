@@ -75,7 +75,7 @@ def _stamp(entry: EntryGraph, calls: Sequence[KernelCall], choices: Sequence[Cho
 
 
 def _too_big(call: KernelCall, memory: str, memory_bytes: int, cache: TraceCache) -> str:
-    shapes = ", ".join(f"{list(region.shape)} {region.dtype.label}" for region in call.arrays)
+    shapes = ", ".join(f"{list(region.shape)} {region.dtype.label}" for region in call.arrays if region is not None)
     return (
         f"node {call.node}: kernel {call.kernel} over {shapes} does not fit into {memory_bytes / 1024:.0f} KiB of {memory} "
         f"with its smallest tiles; a shorter --chunk or a smaller capacity would"

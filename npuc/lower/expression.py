@@ -72,14 +72,15 @@ def _clip(x: Tile, low: Tile | None = None, high: Tile | None = None) -> Tile:
 
 def _pow(x: Tile, power: Tile) -> Tile:
     """Small whole powers are products: exact where a power function is not, and cheap."""
-    if isinstance(power, int | float) and power in (1, 2, 3):
+    if isinstance(power, int | float) and power in (1, 2, 3) and isinstance(x, t.Tile):
         result = x
         for _ in range(int(power) - 1):
             result = result * x
         return result
-    if isinstance(power, int | float) and power == 0.5:
+    if isinstance(power, int | float) and power == 0.5 and isinstance(x, t.Tile):
         return t.sqrt(x)
-    return t.power(x, power)
+    base = x if isinstance(x, t.Tile) else t.full((1,), float(x))
+    return base**power
 
 
 def _softplus(x: Tile) -> Tile:
@@ -105,12 +106,12 @@ FUNCTIONS: dict[str, Callable[..., Tile]] = {
     "Max": _reduce(t.maximum),
     "Min": _reduce(t.minimum),
     "Sum": _reduce(lambda a, b: a + b),
-    "Mod": lambda a, b, fmod=0: t.fmod(a, b) if fmod else t.mod(a, b),
-    "And": lambda a, b: a & b,
-    "Or": lambda a, b: a | b,
-    "Xor": lambda a, b: a ^ b,
+    "Mod": lambda a, b, fmod=0: t.fmod(a, b) if fmod else a % b,
+    "And": lambda a, b: a & b if isinstance(a, t.Tile) else b & a,
+    "Or": lambda a, b: a | b if isinstance(a, t.Tile) else b | a,
+    "Xor": lambda a, b: a ^ b if isinstance(a, t.Tile) else b ^ a,
     "Not": lambda a: ~a,
-    "Equal": lambda a, b: t.equal(a, b),
+    "Equal": lambda a, b: a == b,
     "Less": lambda a, b: a < b,
     "LessOrEqual": lambda a, b: a <= b,
     "Greater": lambda a, b: a > b,

@@ -20,7 +20,7 @@ from npuc.lower.expression import ELEMENTWISE, Expression, Operand, Scalar, Step
 from npuc.lower.storage import UnsupportedType
 from npuc.tasks import Region
 
-_CASTS = {"f": t.f32, "i": t.i32, "b": t.bool_}
+_CASTS = {"f": t.f32, "i": t.i32, "b": t.boolean}
 _ATTRIBUTES = {"alpha": float, "beta": float, "fmod": int, "approximate": str}
 
 

@@ -23,6 +23,8 @@ def lives(calls: Sequence[KernelCall], memory: str) -> list[Life]:
     span: dict[Buffer, list[int]] = {}
     for index, call in enumerate(calls):
         for region in call.arrays:
+            if region is None:
+                continue
             buffer = region.buffer
             if buffer.role is Role.LOCAL and buffer.memory == memory:
                 span.setdefault(buffer, [index, index])[1] = index

@@ -121,7 +121,8 @@ def _device_types(program: EntryProgram) -> dict[str, DType]:
                 known = types.setdefault(region.buffer.name, region.dtype)
                 if known != region.dtype:
                     raise EmitError(
-                        f"entry {program.entry}, buffer {region.buffer.name}: tasks use it as {known.label} and {region.dtype.label}"
+                        f"entry {program.entry}, buffer {region.buffer.name}: tasks use it as {known.label} "
+                        f"and {region.dtype.label}"
                     )
     return types
 
@@ -129,7 +130,9 @@ def _device_types(program: EntryProgram) -> dict[str, DType]:
 def _port(spec: PortSpec, used: DType | None, entry: str) -> Port:
     label = GRAPH_TYPES.get(spec.onnx_dtype)
     if label is None:
-        raise EmitError(f"entry {entry}, port {spec.name}: ONNX element type {spec.onnx_dtype} cannot cross a blob's edge")
+        raise EmitError(
+            f"entry {entry}, port {spec.name}: ONNX element type {spec.onnx_dtype} cannot cross a blob's edge"
+        )
     if used is None:
         if label.upper() not in DType.__members__:
             raise EmitError(f"entry {entry}, port {spec.name}: no task touches it and a device has no type {label}")

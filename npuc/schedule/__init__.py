@@ -1,1 +1,21 @@
 """From a task graph to a program: addresses, dependencies, barriers. `schedule` is the one door."""
+
+from npuc.schedule.errors import OverflowRefused, PinRefused, ScheduleBroken, ScheduleRefused
+from npuc.schedule.limits import Limits, ScheduleOptions, limits_of
+from npuc.schedule.pipeline import schedule, schedule_within
+from npuc.schedule.program import Barrier, EntryProgram, Sync
+
+__all__ = [
+    "Barrier",
+    "EntryProgram",
+    "Limits",
+    "OverflowRefused",
+    "PinRefused",
+    "ScheduleBroken",
+    "ScheduleOptions",
+    "ScheduleRefused",
+    "Sync",
+    "limits_of",
+    "schedule",
+    "schedule_within",
+]

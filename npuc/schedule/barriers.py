@@ -75,7 +75,9 @@ def _sweep(barriers: list[Virtual], queues: Sequence[int], limit: int) -> tuple[
             past, present, future = _cut(opened, now)
             if not past and not future:
                 listed = "\n".join(f"  {barrier.producers} -> {barrier.consumers}" for barrier in opened)
-                raise ScheduleBroken(f"no two of the {len(opened)} barriers open at task {now} can be joined:\n{listed}")
+                raise ScheduleBroken(
+                    f"no two of the {len(opened)} barriers open at task {now} can be joined:\n{listed}"
+                )
             closed, opened, waiting = closed + past, present, deque(sorted([*waiting, *future], key=_order))
             cut = True
     return sorted(closed + opened, key=_order), cut

@@ -31,7 +31,9 @@ def shape_of(dtype: DType, shape: tuple[int, ...], stride: tuple[int, ...]) -> S
     back = sum((extent - 1) * -step for extent, step in zip(shape, stride, strict=True) if step < 0)
     run = dtype.nbytes
     steps: list[tuple[int, int]] = []
-    for step, extent in sorted((abs(step), extent) for extent, step in zip(shape, stride, strict=True) if extent > 1 and step):
+    for step, extent in sorted(
+        (abs(step), extent) for extent, step in zip(shape, stride, strict=True) if extent > 1 and step
+    ):
         if not steps and step <= run:
             run = step * (extent - 1) + run
         elif steps and step == steps[-1][0] * steps[-1][1]:

@@ -156,7 +156,13 @@ def _space_key(buffer: Buffer) -> str | Buffer:
 
 
 def _note(
-    spaces: dict[str | Buffer, _Space], placement: Placement, task: Task, index: int, queue: int, region: Region, writes: bool,
+    spaces: dict[str | Buffer, _Space],
+    placement: Placement,
+    task: Task,
+    index: int,
+    queue: int,
+    region: Region,
+    writes: bool,
     latest: list[int],
 ) -> None:
     """Enters one region of a task into its space."""

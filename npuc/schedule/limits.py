@@ -1,24 +1,47 @@
-"""What the scheduler needs to know about a machine, and options of a schedule."""
+"""What the scheduler needs to know about a machine, and the options of a schedule."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from npurt.target import Target
+
+_UNIT = re.compile(r"(.+)(\.\d+)")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The scheduler's view of a target.
+    """The scheduler's view of a target: one tile or core.
 
-    queues: for each engine name of the tasks the in-order queue that runs it. memory_bytes: size of each memory of limited
-    size. barriers: physical barriers of one tile. slots: most producers, and most consumers, of one barrier.
-    slots_total: most of both together.
+    queues: in-order queue of each engine. memory_bytes: size of each memory whose buffers are placed under a limit.
+    barriers: physical barriers. slots: most producers, and most consumers, of one barrier; slots_total: of both together.
     """
 
-    queues: dict[str, str]
-    memory_bytes: dict[str, int]
+    queues: Mapping[str, str]
+    memory_bytes: Mapping[str, int]
     barriers: int
     slots: int
     slots_total: int
+
+    def queue(self, engine: str) -> str | None:
+        """The queue of a task's engine; a numbered unit (vector.1) has its own; None for an engine that is not there."""
+        if engine in self.queues:
+            return self.queues[engine]
+        unit = _UNIT.fullmatch(engine)
+        return self.queues[unit[1]] + unit[2] if unit and unit[1] in self.queues else None
+
+    def size(self, memory: str) -> int | None:
+        """Bytes of a buffer's memory (ub.1: of one unit's instance); None where there is no limit."""
+        unit = _UNIT.fullmatch(memory)
+        return self.memory_bytes.get(unit[1] if unit and memory not in self.memory_bytes else memory)
+
+
+def limits_of(target: Target) -> Limits:
+    """The limits of one tile of a target."""
+    barriers = target.barriers
+    return Limits(target.queues, target.on_chip, barriers.per_tile, barriers.most_each, barriers.slot_sum)
 
 
 @dataclass(frozen=True)

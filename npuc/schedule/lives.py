@@ -80,9 +80,15 @@ def local_lives(graph: TaskGraph, prefetch: int) -> dict[str, Lives]:
 
 def _fills(task: Task, buffer: Buffer) -> bool:
     """Whether the task is a transfer into the buffer from another memory."""
-    return isinstance(task.op, CopyOp | GatherOp) and task.writes[0].buffer is buffer and task.reads[0].buffer.memory != buffer.memory
+    return (
+        isinstance(task.op, CopyOp | GatherOp)
+        and task.writes[0].buffer is buffer
+        and task.reads[0].buffer.memory != buffer.memory
+    )
 
 
 def _empties(task: Task, buffer: Buffer) -> bool:
     """Whether the task is a transfer out of the buffer into another memory."""
-    return isinstance(task.op, CopyOp) and task.reads[0].buffer is buffer and task.writes[0].buffer.memory != buffer.memory
+    return (
+        isinstance(task.op, CopyOp) and task.reads[0].buffer is buffer and task.writes[0].buffer.memory != buffer.memory
+    )

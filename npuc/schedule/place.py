@@ -144,8 +144,14 @@ def _check_pins(memory: str, lives: Lives, limit: int) -> None:
             )
         for other_index, other, other_start in pinned[:place_in_list]:
             same_bytes = start < other_start + other.nbytes and other_start < start + buffer.nbytes
-            if same_bytes and lives.first[index] <= lives.last[other_index] and lives.first[other_index] <= lives.last[index]:
-                raise PinRefused(f"{memory}: {_named(buffer)} and {_named(other)} are pinned to the same bytes and live at the same time")
+            if (
+                same_bytes
+                and lives.first[index] <= lives.last[other_index]
+                and lives.first[other_index] <= lives.last[index]
+            ):
+                raise PinRefused(
+                    f"{memory}: {_named(buffer)} and {_named(other)} are pinned to the same bytes and live at the same time"
+                )
 
 
 def _overflow(memory: str, lives: Lives, limit: int, tasks: int, failed: list[int]) -> OverflowRefused:
@@ -158,11 +164,15 @@ def _overflow(memory: str, lives: Lives, limit: int, tasks: int, failed: list[in
     lines = [f"{memory} overflows: {len(live)} buffers live at task {task} need {needed} B, there are {limit} B"]
     lines += [f"  {lives.nbytes[i]:>10} B  {_named(lives.buffers[i])}" for i in live[:_LISTED]]
     if len(live) > _LISTED:
-        lines.append(f"  {int(sum(lives.nbytes[i] for i in live[_LISTED:])):>10} B  in {len(live) - _LISTED} smaller buffers")
+        lines.append(
+            f"  {int(sum(lives.nbytes[i] for i in live[_LISTED:])):>10} B  in {len(live) - _LISTED} smaller buffers"
+        )
     if needed > limit:
         lines.append(_remedy(needed - limit, [(int(lives.nbytes[i]), lives.buffers[i]) for i in live]))
     else:
-        lines.append(f"they fit in sum but not side by side; {_named(lives.buffers[failed[0]])} found no hole: make it or its neighbours smaller")
+        lines.append(
+            f"they fit in sum but not side by side; {_named(lives.buffers[failed[0]])} found no hole: make it or its neighbours smaller"
+        )
     return OverflowRefused("\n".join(lines), memory=memory, needed=needed, available=limit, task=task)
 
 

@@ -56,7 +56,9 @@ class BarrierMachine:
         for queue, tasks in self.pending.items():
             if tasks:
                 sync = self.sync[tasks[-1]]
-                lines.append(f"  {queue}: task {tasks[-1]} waits {sync.wait} posts {sync.post} start_after {sync.start_after}")
+                lines.append(
+                    f"  {queue}: task {tasks[-1]} waits {sync.wait} posts {sync.post} start_after {sync.start_after}"
+                )
         for number in sorted(self.producers):
             lines.append(f"  id {number}: {self.producers[number]} producers, {self.consumers[number]} consumers left")
         return "\n".join(lines)

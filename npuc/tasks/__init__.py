@@ -6,6 +6,7 @@ from npuc.tasks.graph import (
     Const,
     CopyOp,
     FillOp,
+    Flag,
     GatherOp,
     MmaOp,
     Origin,
@@ -18,6 +19,6 @@ from npuc.tasks.graph import (
 )
 
 __all__ = [
-    "Buffer", "CallOp", "Const", "CopyOp", "FillOp", "GatherOp", "MmaOp", "Origin", "Region", "Role", "StepValue", "Task",
+    "Buffer", "CallOp", "Const", "CopyOp", "FillOp", "Flag", "GatherOp", "MmaOp", "Origin", "Region", "Role", "StepValue", "Task",
     "TaskGraph", "When",
 ]

@@ -1,7 +1,7 @@
 """The task graph: what one entry does, in trace order, before anything has an address, an order or a barrier.
 
 The records name engines and memories by the words of the target file ("dma.in", "dpu", "cmx", or "mte2", "cube", "l0c"), so
-that machines which differ in kind are said in the same records. A task reads and writes strided regions of buffers; all
+that machines which differ in kind are said in the same records; a unit that a core has more than once carries its number ("vector.1", "ub.1"). A task reads and writes strided regions of buffers; all
 dependencies follow from the regions. Trace order is a correct sequential execution.
 """
 
@@ -117,12 +117,27 @@ class When:
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """Device predicate: the task acts only where (any of its reads at these places is not zero) == taken.
+
+    Each of these reads is one int32, which the engine's scalar part fetches from wherever it lies. Like `When`, it changes
+    what the task does, never its order or its memory.
+    """
+
+    reads: tuple[int, ...]
+    taken: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class CopyOp:
-    """Moves reads[0] to writes[0]; equal shapes; element types convert where they differ.
+    """Moves reads[i] to writes[i]; equal shapes; element types convert where they differ.
+
+    One pair, but for engines that feed several destinations at once (reads beyond the writes are flags).
 
     valid: runtime extent of dimension `row_dim`: loads (engine dma.in) zero-fill the destination beyond it, stores
     (dma.out) leave it untouched. shift_src, shift_dst: a step field that is multiplied by that side's row_dim stride and
-    added to its address. layout: a conversion of the element order ("nd2nz", ...) on machines that have one.
+    added to its address. layout: the engine's mode that reorders elements on the way ("nd2nz", ...), on machines that have
+    one; the regions alone say which bytes go where.
     """
 
     row_dim: int = 0
@@ -186,7 +201,10 @@ class Origin:
 
 @dataclass(eq=False, slots=True)
 class Task:
-    """One descriptor of one engine. An in-out region (accumulators) stands in both reads and writes."""
+    """One descriptor of one engine. An in-out region (accumulators) stands in both reads and writes.
+
+    when: step predicate, known at submit. flag: device predicate, decided by values that earlier tasks wrote.
+    """
 
     engine: str
     op: TaskOp
@@ -194,6 +212,7 @@ class Task:
     writes: tuple[Region, ...]
     origin: Origin = Origin()
     when: When | None = None
+    flag: Flag | None = None
 
 
 @dataclass

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from npuc.tile.errors import KernelError, caller
+from npuc.tile.errors import refused
 
 Term = int | str  # a grid axis, or the name of a step-block field
 
@@ -37,18 +38,18 @@ class Affine:
     terms: tuple[tuple[Term, int], ...] = ()
     bounds: tuple[tuple[int, int], ...] = ()
 
-    def __add__(self, other: object) -> Affine:
+    def __add__(self, other: int | Affine) -> Affine:
         return self._combine(other, 1)
 
     __radd__ = __add__
 
-    def __sub__(self, other: object) -> Affine:
+    def __sub__(self, other: int | Affine) -> Affine:
         return self._combine(other, -1)
 
-    def __rsub__(self, other: object) -> Affine:
-        return (self * -1)._combine(other, 1)
+    def __rsub__(self, other: int | Affine) -> Affine:
+        return (-self)._combine(other, 1)
 
-    def __mul__(self, other: object) -> Affine:
+    def __mul__(self, other: int | Affine) -> Affine:
         factor = other.const if isinstance(other, Affine) and not other.terms else other
         if not isinstance(factor, int):
             return NotImplemented
@@ -59,9 +60,9 @@ class Affine:
     __rmul__ = __mul__
 
     def __neg__(self) -> Affine:
-        return self * -1
+        return Affine(-self.const, tuple((term, -c) for term, c in self.terms), self.bounds)
 
-    def _combine(self, other: object, sign: int) -> Affine:
+    def _combine(self, other: int | Affine, sign: int) -> Affine:
         if isinstance(other, int):
             return Affine(self.const + sign * other, self.terms, self.bounds)
         if not isinstance(other, Affine):
@@ -77,7 +78,7 @@ class Affine:
         """The step field in this value, None where there is none."""
         fields = [term for term, _ in self.terms if isinstance(term, str)]
         if len(fields) > 1:
-            raise KernelError(f"{self} uses two fields of the step block; one index can add only one", caller())
+            raise refused(f"{self} uses two fields of the step block; one index can add only one")
         return fields[0] if fields else None
 
     def without_step(self) -> Affine:
@@ -107,7 +108,7 @@ class Affine:
     def __int__(self) -> int:
         """The value, where it is one number for the whole class; else the class is split and traced again."""
         if self.step_field is not None:
-            raise KernelError(f"{self} is only known when the device runs; use it in tile arithmetic, valid= or when()", caller())
+            raise refused(f"{self} is only known when the device runs; use it in tile arithmetic, valid= or when()")
         for term, _ in self.terms:
             if isinstance(term, int) and self.bounds[term][0] != self.bounds[term][1]:
                 raise SplitNeeded(term)
@@ -121,13 +122,13 @@ class Affine:
     def __mod__(self, other: int) -> int:
         return int(self) % int(other)
 
-    def __gt__(self, other: object) -> bool | Condition:
+    def __gt__(self, other: object) -> Any:
         return self._compare(other, 0)
 
-    def __ge__(self, other: object) -> bool | Condition:
+    def __ge__(self, other: object) -> Any:
         return self._compare(other, -1)
 
-    def _compare(self, other: object, shift: int) -> bool | Condition:
+    def _compare(self, other: object, shift: int) -> Any:
         """self > other + shift, as a bool, or as a condition where a step field decides."""
         if not isinstance(other, (int, Affine)):
             return NotImplemented
@@ -135,7 +136,7 @@ class Affine:
         if field is None:
             return int(self) > int(other) + shift
         if dict(self.terms)[field] != 1 or affine(other).step_field is not None:
-            raise KernelError(f"a condition must have the form step.{field} > number, got {self} > {other}", caller())
+            raise refused(f"a condition must have the form step.{field} > number, got {self} > {other}")
         return Condition(field, affine(other) - self.without_step() + shift)
 
     def __lt__(self, other: object) -> bool:

@@ -57,6 +57,11 @@ def caller() -> Loc:
     return Loc(frame.f_code.co_filename, line, column + 1, max(end, column + 1) + 1)
 
 
+def refused(message: str) -> KernelError:
+    """The error at the kernel's line that called the language."""
+    return KernelError(message, caller())
+
+
 def _with_source(message: str, loc: Loc) -> str:
     source = linecache.getline(loc.file, loc.line).rstrip("\n")
     if not source:

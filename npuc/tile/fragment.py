@@ -2,90 +2,127 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from npuc.tile.affine import Affine
-from npuc.tile.encode import Program
 from npuc.tile.errors import Loc
 from npuc.tile.trace import Scalar, Value, Vector
-from npuc.tile.types import DType, register_type
+from npuc.tile.types import register_type
 from npuc.tile.views import View
 from npurt.abi.bytecode import ArgMode, Op
+from npurt.abi.dtypes import DType
+from npurt.shave.builder import Arg, ProgramBuilder, Register
+from npurt.shave.rules import permutation
 
 Key = tuple[object, ...]
 
 
+REDUCTIONS = (Op.SUM, Op.RMAX, Op.RMIN, Op.PROD, Op.ARGMAX, Op.ARGMIN)
+
+
 @dataclass
 class Fragment:
-    """Vector code under construction. Equal computations share a register, loads included."""
+    """Vector code under construction. Equal computations share a register, loads included.
+
+    registers: value id -> register. values: what has been computed here, or has no home in memory any more.
+    reads, writes: the views behind the pointer arguments. args: as in CallOp, program-id parts still affine.
+    """
 
     loc: Loc
-    program: Program = field(default_factory=Program)
-    registers: dict[int, int] = field(default_factory=dict)  # value id -> register
-    values: dict[int, Value] = field(default_factory=dict)  # what this fragment computes or has loaded
+    program: ProgramBuilder = field(default_factory=ProgramBuilder)
+    registers: dict[int, Register] = field(default_factory=dict)
+    values: dict[int, Value] = field(default_factory=dict)
+    locs: dict[int, Loc] = field(default_factory=dict)
     reads: list[View] = field(default_factory=list)
     writes: list[View] = field(default_factory=list)
     args: list[tuple[str, int | str | Affine]] = field(default_factory=list)
-    known: dict[Key, int] = field(default_factory=dict)
+    known: dict[Key, Register] = field(default_factory=dict)
 
-    def load(self, value: Value, view: View) -> int:
-        """The register that holds `value`, read from memory."""
-        register = self.program.register(register_type(view.dtype), view.shape)
-        self.program.instruction(Op.LOAD, register, a=self._pointer(ArgMode.IN, view))
-        self.registers[value.id] = register
-        return register
-
-    def scalar(self, op: Scalar) -> None:
-        """An affine number: its program-id part is an argument of the task, a step field is read from the step block."""
-        parts = []
-        ids, step = op.value.without_step(), op.value.step_field
-        if step is not None:
-            parts.append(self._scalar_argument("s", step))
-        if ids.terms:
-            parts.append(self._scalar_argument("i", ids))
-        elif ids.const or step is None:
-            parts.append(self._compute(Op.CONST, DType.I32, (), (), 0, ids.const & 0xFFFFFFFF))
-        total = parts[0]
-        for part in parts[1:]:
-            total = self._compute(Op.ADD, DType.I32, (), (total, part), 0, 0)
-        self.registers[op.out.id] = total
-
-    def compute(self, op: Vector) -> None:
-        """Adds one operation; its operands are in registers already."""
-        operands = tuple(self.registers[arg.id] for arg in op.args)
-        register = register_type(op.out.dtype)
-        if op.op is Op.CAST and register is register_type(op.args[0].dtype):
-            self.registers[op.out.id] = operands[0]  # widening happened at the load
-        else:
-            self.registers[op.out.id] = self._compute(op.op, register, op.out.shape, operands, op.axis, op.imm)
-        self.values[op.out.id] = op.out
+    def load(self, value: Value, view: View) -> None:
+        """Reads `value` from its home."""
+        self.registers[value.id] = self.program.load(self._pointer(ArgMode.IN, view))
 
     def store(self, value: Value, view: View) -> None:
         """Writes a register to memory, rounded to the view's type."""
-        self.program.instruction(Op.STORE, 0, a=self._pointer(ArgMode.OUT, view), b=self.registers[value.id])
+        self.program.store(self._pointer(ArgMode.OUT, view), self.registers[value.id])
 
-    def _compute(
-        self, op: Op, dtype: DType, shape: tuple[int, ...], operands: tuple[int, ...], axis: int, imm: int
-    ) -> int:
-        key = (op, dtype, shape, operands, axis, imm)
+    def scalar(self, op: Scalar) -> None:
+        """An affine number: its program-id part is an argument of the task, a step field the device reads."""
+        ids, step = op.value.without_step(), op.value.step_field
+        total = self._argument("i", ids) if ids.terms else self._integer(ids.const)
+        if step is not None:
+            field = self._argument("s", step)
+            factor = dict(op.value.terms)[step]
+            field = field if factor == 1 else self._both(Op.MUL, field, self._integer(factor))
+            total = field if not ids.terms and not ids.const else self._both(Op.ADD, field, total)
+        self.registers[op.out.id] = total
+
+    def _integer(self, value: int) -> Register:
+        return self._once((Op.CONST, value), lambda: self.program.const(value, DType.I32))
+
+    def _both(self, op: Op, a: Register, b: Register) -> Register:
+        return self._once((op, a.index, b.index), lambda: self.program.op(op, a, b))
+
+    def compute(self, op: Vector) -> None:
+        """Adds one operation; its operands are in registers already."""
+        operands = [self.registers[arg.id] for arg in op.args]
+        if op.op is Op.CAST and operands[0].dtype is register_type(op.out.dtype):
+            self.registers[op.out.id] = operands[0]  # widening happened at the load
+        else:
+            key = (op.op, register_type(op.out.dtype), op.out.shape, *(r.index for r in operands), op.axis, op.imm)
+            self.registers[op.out.id] = self._once(key, lambda: add_instruction(self.program, op, operands))
+        self.values[op.out.id] = op.out
+        self.locs[op.out.id] = op.loc
+
+    def _once(self, key: Key, make: Callable[[], Register]) -> Register:
         if key not in self.known:
-            register = self.program.register(dtype, shape)
-            a, b, c = (*operands, 0, 0, 0)[:3]
-            self.program.instruction(op, register, a, b, c, axis, imm)
-            self.known[key] = register
+            self.known[key] = make()
         return self.known[key]
 
-    def _pointer(self, mode: ArgMode, view: View) -> int:
-        side = self.reads if mode is ArgMode.IN else self.writes
+    def _pointer(self, mode: ArgMode, view: View) -> Arg:
+        side, kind = (self.reads, "r") if mode is ArgMode.IN else (self.writes, "w")
         side.append(view)
-        self.args.append(("r" if mode is ArgMode.IN else "w", len(side) - 1))
-        return self.program.argument(mode, view.dtype, view.shape, view.stride)
+        self.args.append((kind, len(side) - 1))
+        return self.program.arg(mode, view.dtype, view.shape, view.stride)
 
-    def _scalar_argument(self, kind: str, value: str | Affine) -> int:
-        key = (kind, str(value))
-        if key not in self.known:
+    def _argument(self, kind: str, value: str | Affine) -> Register:
+        def make() -> Register:
             self.args.append((kind, value))
-            register = self.program.register(DType.I32, ())
-            self.program.instruction(Op.SCALAR, register, a=self.program.argument(ArgMode.SCALAR, DType.I32))
-            self.known[key] = register
-        return self.known[key]
+            return self.program.scalar(self.program.scalar_arg())
+
+        return self._once((kind, str(value)), make)
+
+
+def add_instruction(program: ProgramBuilder, op: Vector, operands: Sequence[Register]) -> Register:
+    """Appends one vector operation to a program."""
+    shape, dtype = op.out.shape, register_type(op.out.dtype)
+    match op.op:
+        case Op.CONST:
+            word = np.uint32(op.imm)
+            return program.const(
+                (word.view(np.float32) if dtype is DType.F32 else word.view(np.int32)).item(), dtype, shape
+            )
+        case Op.IOTA:
+            return program.iota(shape, op.axis)
+        case Op.COPY:
+            return program.copy(operands[0], shape)
+        case Op.RESHAPE:
+            return program.reshape(operands[0], shape)
+        case Op.TRANSPOSE:
+            return program.transpose(operands[0], permutation(op.imm, len(shape)))
+        case Op.SLICE:
+            return program.slice(operands[0], op.axis, op.imm, shape[op.axis])
+        case Op.CONCAT:
+            return program.concat(operands[0], operands[1], op.axis)
+        case Op.TAKE:
+            return program.take(operands[0], operands[1])
+        case Op.CAST:
+            return program.cast(operands[0], dtype)
+        case Op.CUMSUM:
+            return program.cumsum(operands[0], op.axis)
+    if op.op in REDUCTIONS:
+        return program.reduce(op.op, operands[0], op.axis)
+    return program.op(op.op, *operands)

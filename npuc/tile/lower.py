@@ -7,18 +7,322 @@ when another engine needs a value from it or touches memory that it reads or wri
 
 from __future__ import annotations
 
-import struct
+import math
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 
-from npuc.tasks import CallOp, CopyOp, FillOp, GatherOp, MmaOp, StepValue, TaskOp
+from npuc.tasks import CallOp
+from npuc.tasks.graph import TaskOp
+from npuc.tile import moves, products
 from npuc.tile.affine import Affine, Condition
 from npuc.tile.errors import KernelError, Loc
 from npuc.tile.fragment import Fragment
-from npuc.tile.liveness import Uses, live_operations
-from npuc.tile.moves import Deferred, dma_converts, merge_transfer
-from npuc.tile.template import DPU, IN, OUT, SHAVE, LocalBuffer, TaskTemplate, Template
+from npuc.tile.liveness import live_operations
+from npuc.tile.template import SHAVE, LocalBuffer, TaskTemplate, Template
 from npuc.tile.trace import ClassTrace, Fill, Gather, Load, Memory, Mma, Scalar, Store, Value, Vector, touched
-from npuc.tile.types import DType, dense_stride
+from npuc.tile.types import ArrayType, dense_stride
 from npuc.tile.views import View
-from npurt.abi.bytecode import Op
+from npurt.abi.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class PendingStore:
+    """A transfer that waits for the open fragment to write its source."""
+
+    value: Value
+    destination: View
+    store: Store
+
+
+def lower(trace: ClassTrace, kernel: str, types: Sequence[ArrayType | None], names: Sequence[str]) -> Template:
+    """The task template of one traced class of programs. types, names: of the kernel's array arguments."""
+    lowering = Lowering(trace, kernel, types, names)
+    lowering.run()
+    return Template(trace.ranges, tuple(lowering.tasks), tuple(lowering.buffers))
+
+
+class Lowering:
+    """The state of one walk over the operations."""
+
+    def __init__(self, trace: ClassTrace, kernel: str, types: Sequence[ArrayType | None], names: Sequence[str]) -> None:
+        self.ops, self.uses = live_operations(trace.ops)
+        self.kernel, self.types, self.names = kernel, types, names
+        self.tasks: list[TaskTemplate] = []
+        self.buffers: list[LocalBuffer] = []
+        self.stages: Counter[str] = Counter()
+        self.homes: dict[int, View] = {}
+        self.transfers: dict[int, Load] = {}  # homes that are still in DDR: how to fetch them
+        self.arrays: dict[int, Value] = {}  # values whose home is an array that a store may overwrite
+        self.generators: dict[int, Vector | Scalar] = {}  # numbers made from nothing: computed again wherever needed
+        self.postponed: dict[int, Vector] = {}  # changes of shape that a view of the written operand will show
+        self.made_when: dict[int, Condition] = {}
+        self.fragment: Fragment | None = None
+        self.pending: list[PendingStore] = []
+        self.backing: dict[int, View] = {}  # values of the fragment that it has also stored whole
+        self.folded: set[int] = set()  # positions done by an earlier task
+        self.when: Condition | None = None
+        self.position = 0
+        self.locals = [self.buffer(f"local{m.slot}", m.type.dtype, m.type.shape, m.loc) for m in trace.locals]
+
+    def run(self) -> None:
+        for position, recorded in enumerate(self.ops):
+            self.position = position
+            if recorded.when is not self.when:
+                self.close()
+                self.when = recorded.when
+            if position in self.folded:
+                continue
+            match recorded.op:
+                case Load() as op:
+                    moves.lower_load(self, op)
+                case Store() as op:
+                    moves.lower_store(self, op)
+                case Gather() as op:
+                    moves.lower_gather(self, op)
+                case Fill() as op:
+                    moves.lower_fill(self, op)
+                case Mma() as op:
+                    products.lower_mma(self, op)
+                case Scalar() as op:
+                    self.generators[op.out.id] = op
+                case Vector() as op:
+                    self._vector(op)
+        self.position = len(self.ops)
+        self.close()
+
+    # --- places
+
+    def buffer(self, name: str, dtype: DType, shape: tuple[int, ...], loc: Loc | None) -> View:
+        """A fresh dense local buffer."""
+        slot = len(self.types) + len(self.buffers)
+        place = loc or Loc("<kernel>", 0, 1, 1)
+        nbytes = math.prod(shape) * dtype.nbytes
+        self.buffers.append(LocalBuffer(slot, name, dtype, shape, nbytes, "cmx", place))
+        return View(slot, Affine(0), dtype, shape, dense_stride(dtype, shape), True)
+
+    def view(self, memory: Memory) -> View:
+        """The whole of an array."""
+        if memory.local:
+            return self.locals[memory.slot]
+        return View(
+            memory.slot, Affine(0), memory.type.dtype, memory.type.shape, memory.type.stride, memory.type.on_chip
+        )
+
+    def name(self, memory: Memory) -> str:
+        return f"local{memory.slot}" if memory.local else self.names[memory.slot]
+
+    def settle(self, value: Value, loc: Loc) -> View:
+        """The on-chip home of a value; what has none yet is fetched or written to a buffer."""
+        self.check_condition(value, loc)
+        if value.id in self.transfers:
+            moves.fetch(self, value)
+        if value.id in self.postponed:
+            move = self.postponed.pop(value.id)
+            view = moves.moved_view(move, self.settle(move.args[0], loc))
+            if view is None:
+                self._compute(move)
+            else:
+                self.homes[value.id] = view
+        if value.id not in self.homes:
+            self.register(value, loc)
+            self.opened(loc).values[value.id] = value
+            self.close()
+        return self.homes[value.id]
+
+    def only_use(self, value: Value) -> int | None:
+        """The position of the one operation, under the current condition, that reads `value`."""
+        users = self.uses.get(value.id, [])
+        return users[0] if len(users) == 1 and self.ops[users[0]].when is self.when else None
+
+    def stored_in_place(self, value: Value, dtype: DType, shape: tuple[int, ...]) -> View | None:
+        """Where in an on-chip array a task may write `value` at once, instead of a copy at its only use, a store.
+
+        dtype: what the task makes, rounded to the array's type only if it is f32. shape: of the view that it writes.
+        The store counts as done then. None where the array is in DDR, or touched between here and the store.
+        """
+        position = self.only_use(value)
+        store = None if position is None else self.ops[position].op
+        if position is None or not isinstance(store, Store) or store.valid is not None:
+            return None
+        array = store.memory.type
+        if not array.on_chip or not (array.dtype is dtype or (dtype is DType.F32 and array.dtype.is_float)):
+            return None
+        if any(touched(recorded.op) == store.memory for recorded in self.ops[self.position + 1 : position]):
+            return None
+        view = self.view(store.memory).part(store.index, store.value.shape).reshaped(shape)
+        if view is None or not view.rows_adjacent:
+            return None
+        self.folded.add(position)
+        return view
+
+    # --- the open fragment
+
+    def opened(self, loc: Loc) -> Fragment:
+        if self.fragment is None:
+            self.fragment = Fragment(loc)
+        return self.fragment
+
+    def register(self, value: Value, loc: Loc) -> None:
+        """Brings `value` into a register of the open fragment."""
+        fragment = self.opened(loc)
+        if value.id in fragment.registers:
+            return
+        self.check_condition(value, loc)
+        if value.id in self.generators:
+            generator = self.generators[value.id]
+            if isinstance(generator, Scalar):
+                fragment.scalar(generator)
+            else:
+                for arg in generator.args:
+                    self.register(arg, loc)
+                fragment.compute(generator)
+            fragment.values.pop(value.id, None)  # computed again elsewhere, never kept
+            return
+        if value.id in self.transfers:
+            moves.fetch(self, value)
+        fragment.load(value, self.homes[value.id])
+
+    def _vector(self, op: Vector) -> None:
+        if all(arg.id in self.generators for arg in op.args):
+            self.generators[op.out.id] = op
+            return
+        if self._as_view(op):
+            return
+        if op.op in moves.MOVES and moves.only_multiplied(self, op.out):
+            self.postponed[op.out.id] = op
+            self.uses[op.args[0].id].extend(self.uses[op.out.id])
+            return
+        self._compute(op)
+
+    def _compute(self, op: Vector) -> None:
+        for arg in op.args:
+            self.register(arg, op.loc)
+        self.opened(op.loc).compute(op)
+        self._made(op.out)
+
+    def _as_view(self, op: Vector) -> bool:
+        """Takes over an operation that only changes how memory is read."""
+        if not op.args:
+            return False
+        source = op.args[0]
+        home = self.homes.get(source.id)
+        if home is None or (self.fragment is not None and source.id in self.fragment.registers):
+            return False
+        view = moves.moved_view(op, home)
+        if view is None and moves.converts_exactly(self, op):
+            view = home if moves.only_stored(self, op.out, home, self.transfers.get(source.id)) else None
+        if view is None:
+            return False
+        self.check_condition(source, op.loc)
+        self.homes[op.out.id] = view
+        if source.id in self.transfers:
+            self.transfers[op.out.id] = self.transfers[source.id]
+        if source.id in self.arrays:
+            self.arrays[op.out.id] = op.out
+        self._made(op.out)
+        return True
+
+    def close_if_done(self) -> None:
+        """Ends the fragment where nothing it holds is used again: later work would only be delayed with it."""
+        if self.fragment is not None:
+            held = [id_ for id_ in self.fragment.registers if id_ not in self.generators]
+            if not any(use > self.position for id_ in held for use in self.uses.get(id_, ())):
+                self.close()
+
+    def close(self) -> None:
+        """Ends the open fragment: writes what lives on, emits its run, then the transfers that waited for it."""
+        fragment = self.fragment
+        if fragment is None:
+            return
+        self.fragment = None
+        written: dict[tuple[int, DType], View] = {}
+        for value in fragment.values.values():
+            if value.id in self.homes or not any(use >= self.position for use in self.uses.get(value.id, ())):
+                continue
+            if value.id in self.backing:
+                self.homes[value.id] = self.backing[value.id]
+                self.arrays[value.id] = value
+                continue
+            self.homes[value.id] = written[value.id, value.dtype] = self._write(fragment, value, value.dtype)
+        pending, self.pending, self.backing = self.pending, [], {}
+        for waiting in pending:
+            key = (waiting.value.id, waiting.destination.dtype)
+            if key not in written:
+                written[key] = self._write(fragment, waiting.value, waiting.destination.dtype)
+        self._emit_call(fragment)
+        for waiting in pending:
+            source = written[waiting.value.id, waiting.destination.dtype]
+            moves.emit_copy(self, source, waiting.destination, None, waiting.store)
+
+    def _write(self, fragment: Fragment, value: Value, dtype: DType) -> View:
+        view = self.buffer(f"tile{value.id}", dtype, value.shape, fragment.locs.get(value.id, fragment.loc))
+        fragment.store(value, view)
+        return view
+
+    def _emit_call(self, fragment: Fragment) -> None:
+        number = self.stages["call"]
+        scalars = tuple((i, value) for i, (_, value) in enumerate(fragment.args) if isinstance(value, Affine))
+        args = tuple((kind, 0 if isinstance(value, Affine) else value) for kind, value in fragment.args)
+        op = CallOp(f"{self.kernel}.{number}", fragment.program.bytes(), args)
+        self.append(SHAVE, op, fragment.reads, fragment.writes, "call", fragment.loc, scalars=scalars)
+
+    def await_store(self, value: Value, destination: View, store: Store) -> None:
+        """Queues a transfer of a register's value until the fragment has written it to a buffer."""
+        self.pending.append(PendingStore(value, destination, store))
+
+    # --- tasks
+
+    def emit(self, engine: str, op: TaskOp, reads: Sequence[View], writes: Sequence[View], stage: str, loc: Loc,
+             valid_add: Affine | None = None) -> None:  # fmt: skip
+        """A task beside the open fragment, which is closed first where the two touch the same memory."""
+        for view in writes:
+            self.protect(view, loc)
+        if self._meets_fragment(reads, writes):
+            self.close()
+        self.append(engine, op, reads, writes, stage, loc, valid_add)
+
+    def append(self, engine: str, op: TaskOp, reads: Sequence[View], writes: Sequence[View], stage: str, loc: Loc,
+               valid_add: Affine | None = None, scalars: tuple[tuple[int, Affine], ...] = ()) -> None:  # fmt: skip
+        number = self.stages[stage]
+        self.stages[stage] += 1
+        key = f"{stage}#{number}" if number else stage
+        self.tasks.append(
+            TaskTemplate(engine, op, tuple(reads), tuple(writes), key, loc, self.when, valid_add, scalars)
+        )
+
+    def _meets_fragment(self, reads: Sequence[View], writes: Sequence[View]) -> bool:
+        if self.fragment is None:
+            return False
+        written = [*self.fragment.writes, *(waiting.destination for waiting in self.pending)]
+        touched = [*written, *self.fragment.reads]
+        return any(r.meets(w) for r in reads for w in written) or any(w.meets(v) for w in writes for v in touched)
+
+    def protect(self, destination: View, loc: Loc) -> None:
+        """Before `destination` is overwritten: values read in place there, and needed later, move into registers."""
+        for value in list(self.arrays.values()):
+            home = self.homes.get(value.id)
+            if home is None or not home.meets(destination):
+                continue
+            if any(use > self.position for use in self.uses.get(value.id, ())):
+                self.register(value, loc)
+                self.opened(loc).values[value.id] = value
+                del self.homes[value.id]
+            del self.arrays[value.id]
+
+    def _made(self, value: Value) -> None:
+        if self.when is not None:
+            self.made_when[value.id] = self.when
+
+    def made_by_task(self, value: Value, home: View) -> None:
+        """Notes the home that a task of the current condition gave to a value."""
+        self.homes[value.id] = home
+        self._made(value)
+
+    def check_condition(self, value: Value, loc: Loc) -> None:
+        condition = self.made_when.get(value.id)
+        if condition is not None and condition is not self.when:
+            raise KernelError(
+                f"this tile is made inside when(step.{condition.field} > {condition.above}) and used outside; "
+                "store it in scratch inside the block and load that", loc,
+            )  # fmt: skip

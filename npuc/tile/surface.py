@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from npuc.tile.affine import Affine, Condition, Index, SplitNeeded, affine
-from npuc.tile.errors import KernelError, Loc, caller
+from npuc.tile.errors import KernelError, Loc, caller, refused
 from npuc.tile.tile import Tile, lift
 from npuc.tile.trace import Fill, Gather, Load, Memory, Mma, Store, current
-from npuc.tile.types import DType, dense, register_type
+from npuc.tile.types import dense, register_type
 from npuc.tile.vector import iota, where
+from npurt.abi.dtypes import DType
 
 LOCAL_MEMORY = "cmx"
 
@@ -58,7 +59,7 @@ class Accumulator:
     def read(self) -> Tile:
         """The sum so far."""
         if not self.started:
-            raise KernelError("the accumulator is read before the first mma; give it init=0, or let an mma run first", caller())
+            raise refused("the accumulator is read before the first mma; give it init=0, or let an mma run first")
         return _load(self.array.memory, (0,) * self.array.rank, self.shape, 0, None)
 
     def scale(self, factor: Tile | float) -> None:
@@ -89,21 +90,21 @@ step = _Step()
 def cdiv(a: int, b: int) -> int:
     """a / b rounded up."""
     if b <= 0:
-        raise KernelError(f"cdiv needs a positive divisor, got {b}; is a tile size 0?", caller())
+        raise refused(f"cdiv needs a positive divisor, got {b}; is a tile size 0?")
     return -(-a // b)
 
 
 def programs(*extents: int) -> tuple[Index, ...]:
     """The grid: one program for each combination of ids. The ids of this program, one for each extent."""
     if not all(isinstance(extent, int) and extent >= 0 for extent in extents):
-        raise KernelError(f"programs() takes numbers of programs, got {extents}", caller())
+        raise refused(f"programs() takes numbers of programs, got {extents}")
     return current().programs(extents)
 
 
 def range(*bounds: Index, stages: int = 1) -> Iterator[int]:
     """Python's range, unrolled. stages: how many turns may be in flight; a hint for the scheduler's prefetch."""
     if stages < 1:
-        raise KernelError(f"stages must be at least 1, got {stages}", caller())
+        raise refused(f"stages must be at least 1, got {stages}")
     return iter(builtins.range(*(int(bound) for bound in bounds)))
 
 
@@ -140,16 +141,24 @@ def store(array: Array, index: Sequence[Index], tile: Tile | Accumulator, *, val
     tile = tile.read() if isinstance(tile, Accumulator) else tile
     axis, rows = _extent(memory, valid, index)
     start, size = _clip(memory, index, tile.shape)
+    if register_type(tile.dtype) is not register_type(memory.type.dtype) and tile.dtype is not memory.type.dtype:
+        wanted = register_type(memory.type.dtype).label
+        raise refused(f"a tile of {tile.dtype.label} cannot be stored in {memory.type}; cast it: .cast(t.{wanted})")
     if size != tile.shape:
-        raise KernelError(f"a tile of shape {list(tile.shape)} does not fit: {memory.type} has room for {list(size)} there", caller())
+        raise refused(f"a tile of shape {list(tile.shape)} does not fit: {memory.type} has room for {list(size)} there")
     _store(memory, start, tile, axis, rows)
+
+
+def clipped(array: Array, index: Sequence[Index], shape: Sequence[int]) -> tuple[int, ...]:
+    """The static size of the part that load(array, index, shape) would give."""
+    return _clip(_memory_of(array, "clipped"), index, shape)[1]
 
 
 def gather(table: Array, rows: Tile) -> Tile:
     """out[r] = table[rows[r]] for an i32 tile of rank 1; a row number outside the table gives zeros."""
     memory = _memory_of(table, "gather")
     if rows.dtype is not DType.I32 or rows.rank != 1:
-        raise KernelError(f"gather needs an i32 tile of rank 1 as rows, got {rows!r}", caller())
+        raise refused(f"gather needs an i32 tile of rank 1 as rows, got {rows!r}")
     out = current().value(table.dtype, (rows.shape[0], *table.shape[1:]))
     current().emit(Gather(out, memory, rows.value, caller()))
     return Tile(out)
@@ -202,7 +211,9 @@ def mma(
     if acc.shape != shape:
         raise KernelError(f"the product has shape {list(shape)}, the accumulator {list(acc.shape)}", loc)
     if not acc.started and executor.predicated:
-        raise KernelError("the first mma of this accumulator may be skipped by when(); give accumulator(..., init=0)", loc)
+        raise KernelError(
+            "the first mma of this accumulator may be skipped by when(); give accumulator(..., init=0)", loc
+        )
     executor.emit(Mma(None, a.value, b.value, acc.array.memory, acc.started, rows, float(scale), clamp, kn, loc))
     acc.started = True
     return acc.read()
@@ -210,11 +221,15 @@ def mma(
 
 def _product_shape(a: Tile, b: Tile, kn: bool, loc: Loc) -> tuple[int, ...]:
     if not (2 <= a.rank <= 3 and 2 <= b.rank <= 3):
-        raise KernelError(f"mma takes tiles of rank 2, or 3 with a batch in front; got {a!r} and {b!r}; reshape first", loc)
+        raise KernelError(
+            f"mma takes tiles of rank 2, or 3 with a batch in front; got {a!r} and {b!r}; reshape first", loc
+        )
     k_of_b, n = (b.shape[-2], b.shape[-1]) if kn else (b.shape[-1], b.shape[-2])
     if a.shape[-1] != k_of_b:
         hint = "" if kn or a.shape[-1] != b.shape[-2] else "; b is stored [k, n]: pass kn=True"
-        raise KernelError(f"mma sums over k: a {list(a.shape)} has {a.shape[-1]}, b {list(b.shape)} has {k_of_b}{hint}", loc)
+        raise KernelError(
+            f"mma sums over k: a {list(a.shape)} has {a.shape[-1]}, b {list(b.shape)} has {k_of_b}{hint}", loc
+        )
     if register_type(a.dtype) is not register_type(b.dtype):
         raise KernelError(f"mma of {a.dtype.label} and {b.dtype.label} does not mix floats and integers; cast one", loc)
     batches = {tile.shape[0] for tile in (a, b) if tile.rank == 3} - {1}
@@ -227,7 +242,7 @@ def _product_shape(a: Tile, b: Tile, kn: bool, loc: Loc) -> tuple[int, ...]:
 
 def _memory_of(array: Array, what: str) -> Memory:
     if not isinstance(array, Array):
-        raise KernelError(f"{what} takes an array argument or scratch first, got {type(array).__name__}", caller())
+        raise refused(f"{what} takes an array argument or scratch first, got {type(array).__name__}")
     return array.memory
 
 
@@ -243,22 +258,30 @@ def _store(memory: Memory, index: Sequence[Index], tile: Tile, axis: int, rows: 
 
 
 def _clip(memory: Memory, index: Sequence[Index], shape: Sequence[int]) -> tuple[tuple[Affine, ...], tuple[int, ...]]:
-    """Start and size of the part of an array, the size cut at the array's end, equal for the whole class of programs."""
+    """Start and size of a part, cut at the array's end; equal sizes for the whole class of programs."""
     type_ = memory.type
     if len(index) != type_.rank or len(shape) != type_.rank:
-        raise KernelError(f"{type_} needs an index and a shape of rank {type_.rank}, got {tuple(map(str, index))} and {tuple(shape)}", caller())
+        raise refused(
+            f"{type_} needs an index and a shape of rank {type_.rank}, got {tuple(map(str, index))} and {tuple(shape)}"
+        )
     starts, sizes = [], []
     for dimension, (first, size, extent) in enumerate(zip(map(affine, index), shape, type_.shape, strict=True)):
         low, high = first.without_step().range()
         if low < 0 or (high >= extent and size > 0 and extent > 0) or size < 0:
-            raise KernelError(f"index {first} is outside dimension {dimension} of {type_}", caller())
+            raise refused(f"index {first} is outside dimension {dimension} of {type_}")
         cut = int(size)
         if first.step_field is None:
             cut = min(size, extent - high)
             if cut != min(size, extent - low):
-                raise SplitNeeded(next(term for term, _ in first.terms if isinstance(term, int) and first.bounds[term][0] != first.bounds[term][1]))
+                raise SplitNeeded(
+                    next(
+                        term
+                        for term, _ in first.terms
+                        if isinstance(term, int) and first.bounds[term][0] != first.bounds[term][1]
+                    )
+                )
         elif high + size > extent:
-            raise KernelError(f"{size} rows from {first} do not fit dimension {dimension} of {type_}", caller())
+            raise refused(f"{size} rows from {first} do not fit dimension {dimension} of {type_}")
         starts.append(first)
         sizes.append(cut)
     return tuple(starts), tuple(sizes)
@@ -268,17 +291,22 @@ def _extent(memory: Memory, valid: Valid | None, index: Sequence[Index]) -> tupl
     """The runtime dimension of a transfer and its extent; the index's step field must be in the same dimension."""
     shifted = [d for d, first in enumerate(index) if affine(first).step_field is not None]
     if shifted and memory.type.on_chip:
-        raise KernelError(f"{memory.type} is on-chip; an index may depend on t.step only in DDR arrays", caller())
+        raise refused(f"{memory.type} is on-chip; an index may depend on t.step only in DDR arrays")
     if valid is None:
         if len(shifted) > 1:
-            raise KernelError("only one dimension of an index may depend on t.step", caller())
+            raise refused("only one dimension of an index may depend on t.step")
         return (shifted[0] if shifted else 0), None
     axis, rows = valid
     if not 0 <= axis < memory.type.rank:
-        raise KernelError(f"valid axis {axis} is not a dimension of {memory.type}", caller())
+        raise refused(f"valid axis {axis} is not a dimension of {memory.type}")
     if shifted not in ([], [axis]):
-        raise KernelError(f"valid is along dimension {axis}, the step offset along {shifted[0]}; a transfer has one such dimension", caller())
+        raise refused(
+            f"valid is along dimension {axis}, the step offset along {shifted[0]}; a transfer has one such dimension"
+        )
     expression = affine(rows)
-    if any(isinstance(term, str) and c != 1 for term, c in expression.terms):
-        raise KernelError(f"valid rows must have the form step.field + number, got {expression}", caller())
+    if [c for term, c in expression.terms if isinstance(term, str)] != [1]:
+        raise refused(
+            f"valid rows must have the form step.field + number, got {expression}; "
+            "for a static extent use a smaller tile"
+        )
     return axis, expression

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from npuc.tasks import TaskOp
+from npuc.tasks.graph import TaskOp
 from npuc.tile.affine import Affine, Condition
 from npuc.tile.errors import Loc
-from npuc.tile.types import DType
 from npuc.tile.views import View
+from npurt.abi.dtypes import DType
 
 IN, OUT, DPU, SHAVE = "dma.in", "dma.out", "dpu", "shave"  # out: every transfer whose source is on-chip
 

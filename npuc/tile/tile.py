@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, overload
 
 import numpy as np
 
 from npuc.tile.affine import Affine
-from npuc.tile.errors import KernelError, caller
+from npuc.tile.errors import KernelError, caller, refused
 from npuc.tile.trace import Scalar, Value, Vector, current
-from npuc.tile.types import MAX_RANK, DType, register_type
+from npuc.tile.types import MAX_RANK, register_type
 from npurt.abi.bytecode import Op
+from npurt.abi.dtypes import DType
 
 COMPARISONS = (Op.EQ, Op.NE, Op.LT, Op.LE, Op.GT, Op.GE)
 LOGIC = (Op.AND, Op.OR, Op.XOR)
@@ -56,7 +56,7 @@ class Tile:
         """A part of the tile: one slice with static bounds and step 1 for each of the first dimensions."""
         keys = key if isinstance(key, tuple) else (key,)
         if len(keys) > self.rank or not all(isinstance(k, slice) and k.step in (None, 1) for k in keys):
-            raise KernelError(f"a tile of rank {self.rank} takes up to {self.rank} slices of step 1, such as x[:, 0:4]", caller())
+            raise refused(f"a tile of rank {self.rank} takes up to {self.rank} slices of step 1, such as x[:, 0:4]")
         out = self
         for axis, part in enumerate(keys):
             start, stop, _ = part.indices(self.shape[axis])
@@ -98,6 +98,9 @@ class Tile:
     def __neg__(self) -> Tile:
         return unary(Op.NEG, self)
 
+    def __abs__(self) -> Tile:
+        return unary(Op.ABS, self)
+
     def __and__(self, other: TileLike) -> Tile:
         return binary(Op.AND, self, other)
 
@@ -129,13 +132,15 @@ class Tile:
         return binary(Op.NE, self, other)
 
     def __bool__(self) -> bool:
-        raise KernelError("a tile has no truth value while the kernel is traced; use where(), or when() on t.step", caller())
+        raise refused("a tile has no truth value while the kernel is traced; use where(), or when() on t.step")
 
 
 TileLike = Tile | Affine | int | float | bool
 
 
-def emit(op: Op, dtype: DType, shape: tuple[int, ...], args: tuple[Tile, ...] = (), *, axis: int = 0, imm: int = 0) -> Tile:
+def emit(
+    op: Op, dtype: DType, shape: tuple[int, ...], args: tuple[Tile, ...] = (), *, axis: int = 0, imm: int = 0
+) -> Tile:
     """One vector instruction and its result."""
     loc = caller()
     if len(shape) > MAX_RANK:
@@ -147,11 +152,12 @@ def emit(op: Op, dtype: DType, shape: tuple[int, ...], args: tuple[Tile, ...] = 
 
 
 def constant(value: float, dtype: DType, shape: tuple[int, ...] = ()) -> Tile:
-    """A tile that holds one number everywhere."""
-    register = register_type(dtype)
-    code = "<f" if register is DType.F32 else "<i"
-    number = float(np.float32(value)) if register is DType.F32 else int(value)
-    return emit(Op.CONST, dtype, shape, imm=int.from_bytes(struct.pack(code, number), "little"))
+    """An f32, i32 or bool tile that holds one number everywhere."""
+    if dtype is DType.F32:
+        return emit(Op.CONST, dtype, shape, imm=int(np.float32(value).view(np.uint32)))
+    if not -(2**31) <= int(value) < 2**31 or dtype not in (DType.I32, DType.BOOL):
+        raise refused(f"the number {value} does not fit a tile of {dtype.label}")
+    return emit(Op.CONST, dtype, shape, imm=int(value) & 0xFFFFFFFF)
 
 
 def scalar(value: Affine) -> Tile:
@@ -170,9 +176,9 @@ def lift(value: TileLike, like: DType) -> Tile:
     if isinstance(value, Affine):
         return cast(scalar(value), DType.F32) if register is DType.F32 else scalar(value)
     if isinstance(value, (float, np.floating)) and register is not DType.F32:
-        raise KernelError(f"the number {value} does not fit a tile of {like.label}; cast the tile to f32 first", caller())
+        raise refused(f"the number {value} does not fit a tile of {like.label}; cast the tile to f32 first")
     if not isinstance(value, (bool, int, float, np.number, np.bool_)):
-        raise KernelError(f"expected a tile or a number, got {type(value).__name__}", caller())
+        raise refused(f"expected a tile or a number, got {type(value).__name__}")
     return constant(float(value) if register is DType.F32 else int(value), register)
 
 
@@ -185,8 +191,9 @@ def common(a: TileLike, b: TileLike, default: DType = DType.F32) -> tuple[Tile, 
     like = a.dtype if isinstance(a, Tile) else b.dtype if isinstance(b, Tile) else default
     first, second = lift(a, like), lift(b, like)
     if register_type(first.dtype) is not register_type(second.dtype):
-        raise KernelError(
-            f"operands of {first.dtype.label} and {second.dtype.label} do not mix; cast one of them: .cast(t.{like.label})", caller()
+        raise refused(
+            f"operands of {first.dtype.label} and {second.dtype.label} do not mix; "
+            f"cast one of them: .cast(t.{like.label})"
         )
     return first, second
 
@@ -197,7 +204,7 @@ def broadcast_shape(*shapes: tuple[int, ...]) -> tuple[int, ...]:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         texts = " and ".join(str(list(shape)) for shape in shapes)
-        raise KernelError(f"shapes {texts} do not broadcast: from the right, sizes must be equal or 1", caller()) from None
+        raise refused(f"shapes {texts} do not broadcast: from the right, sizes must be equal or 1") from None
 
 
 def binary(op: Op, a: TileLike, b: TileLike) -> Tile:
@@ -205,9 +212,9 @@ def binary(op: Op, a: TileLike, b: TileLike) -> Tile:
     first, second = common(a, b)
     register = register_type(first.dtype)
     if op in LOGIC and register is not DType.BOOL:
-        raise KernelError(f"{op.name.lower()} takes bool tiles, got {first.dtype.label}; compare first, as in x > 0", caller())
+        raise refused(f"{op.name.lower()} takes bool tiles, got {first.dtype.label}; compare first, as in x > 0")
     if register is DType.BOOL and op not in LOGIC and op not in (Op.EQ, Op.NE):
-        raise KernelError(f"{op.name.lower()} takes numbers, got bool; cast first: .cast(t.f32) or .cast(t.i32)", caller())
+        raise refused(f"{op.name.lower()} takes numbers, got bool; cast first: .cast(t.f32) or .cast(t.i32)")
     dtype = DType.BOOL if op in COMPARISONS else register
     return emit(op, dtype, broadcast_shape(first.shape, second.shape), (first, second))
 
@@ -215,23 +222,25 @@ def binary(op: Op, a: TileLike, b: TileLike) -> Tile:
 def unary(op: Op, x: Tile) -> Tile:
     """An elementwise operation of one operand; those that only floats have convert nothing by themselves."""
     if not isinstance(x, Tile):
-        raise KernelError(f"{op.name.lower()} takes a tile, got {type(x).__name__}", caller())
+        raise refused(f"{op.name.lower()} takes a tile, got {type(x).__name__}")
     register = register_type(x.dtype)
-    wanted = (DType.BOOL,) if op is Op.NOT else (DType.F32, DType.I32) if op in (Op.NEG, Op.ABS, Op.SIGN) else (DType.F32,)
+    wanted = (
+        (DType.BOOL,) if op is Op.NOT else (DType.F32, DType.I32) if op in (Op.NEG, Op.ABS, Op.SIGN) else (DType.F32,)
+    )
     if register not in wanted:
         names = " or ".join(dtype.label for dtype in wanted)
-        raise KernelError(f"{op.name.lower()} takes {names}, got {x.dtype.label}; cast first: .cast(t.{wanted[0].label})", caller())
+        raise refused(f"{op.name.lower()} takes {names}, got {x.dtype.label}; cast first: .cast(t.{wanted[0].label})")
     return emit(op, DType.BOOL if op in (Op.ISNAN, Op.ISINF) else register, x.shape, (x,))
 
 
 def cast(x: Tile, dtype: DType) -> Tile:
     """See Tile.cast. Types that only memory has (i8, u8, i64) are made by storing into an array of that type."""
     if not isinstance(x, Tile):
-        raise KernelError(f"cast takes a tile, got {type(x).__name__}", caller())
+        raise refused(f"cast takes a tile, got {type(x).__name__}")
     if dtype is x.dtype:
         return x
     if dtype not in (DType.F32, DType.F16, DType.BF16, DType.I32, DType.BOOL):
-        raise KernelError(f"a tile cannot be cast to {dtype.label}; store it into an array of {dtype.label}", caller())
+        raise refused(f"a tile cannot be cast to {dtype.label}; store it into an array of {dtype.label}")
     if dtype in (DType.F16, DType.BF16):
         wide = x if register_type(x.dtype) is DType.F32 else emit(Op.CAST, DType.F32, x.shape, (x,))
         return emit(Op.ROUND_F16 if dtype is DType.F16 else Op.ROUND_BF16, dtype, x.shape, (wide,))

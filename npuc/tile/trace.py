@@ -7,16 +7,17 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from npuc.tile.affine import Affine, Condition, Index
-from npuc.tile.errors import KernelError, Loc, caller
-from npuc.tile.types import ArrayType, DType
+from npuc.tile.errors import Loc, refused
+from npuc.tile.types import ArrayType
 from npurt.abi.bytecode import Op
+from npurt.abi.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,7 @@ def current() -> Executor:
     """The executor of the kernel that is running in this context."""
     executor = _CURRENT.get(None)
     if executor is None:
-        raise KernelError("tile functions work only inside a kernel that is being traced or run", caller())
+        raise refused("tile functions work only inside a kernel that is being traced or run")
     return executor
 
 
@@ -165,7 +166,10 @@ def executing(executor: Executor) -> Iterator[None]:
 
 
 class Recorder:
-    """Keeps the operations of one class of programs. ranges: first and last id of each grid axis, None to learn the grid."""
+    """Keeps the operations of one class of programs.
+
+    ranges: first and last id of each grid axis; None where only the grid is to be learnt.
+    """
 
     def __init__(self, ranges: tuple[tuple[int, int], ...] | None) -> None:
         self.ranges = ranges
@@ -177,9 +181,9 @@ class Recorder:
 
     def programs(self, extents: tuple[int, ...]) -> tuple[Index, ...]:
         if self.grid is not None:
-            raise KernelError("programs() may be called once, as the first statement", caller())
+            raise refused("programs() may be called once, as the first statement")
         if self.ops:
-            raise KernelError("programs() must come before every load, store and computation", caller())
+            raise refused("programs() must come before every load, store and computation")
         self.grid = extents
         if self.ranges is None:
             raise GridFound(extents)
@@ -207,15 +211,15 @@ class Recorder:
     @contextmanager
     def predicate(self, condition: Condition | bool) -> Iterator[None]:
         if not isinstance(condition, Condition):
-            raise KernelError("when() takes a condition on t.step, such as t.step.n_past > 64; use `if` for static values", caller())
+            raise refused("when() takes a condition on t.step, such as t.step.n_past > 64; use `if` for static values")
         if self.when is not None:
-            raise KernelError("when() blocks do not nest: a task has one predicate", caller())
+            raise refused("when() blocks do not nest: a task has one predicate")
         self.when = condition
         yield
         self.when = None
 
     def data(self, value: Value) -> Any:
-        raise KernelError("a traced tile holds no numbers; run kernel.eager(...) to look at values", caller())
+        raise refused("a traced tile holds no numbers; run kernel.eager(...) to look at values")
 
 
 class GridFound(Exception):
@@ -276,12 +280,3 @@ def touched(op: TraceOp) -> Memory | None:
         case Mma(acc=acc):
             return acc
     return None
-
-
-def uses(ops: Sequence[Recorded]) -> Mapping[int, list[int]]:
-    """For each value id the positions of the operations that read it."""
-    table: dict[int, list[int]] = {}
-    for position, recorded in enumerate(ops):
-        for value in operands(recorded.op):
-            table.setdefault(value.id, []).append(position)
-    return table

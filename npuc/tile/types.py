@@ -15,8 +15,8 @@ DDR = "ddr"
 class ArrayType:
     """An array argument of a kernel: a strided view of device memory.
 
-    shape: elements, outermost dimension first, rank <= 4. stride: bytes per step of each dimension. memory: "ddr", or any
-    other name for an on-chip memory of the target ("cmx"). Two views of equal type share one trace.
+    shape: elements, outermost dimension first, rank <= 4. stride: bytes per step of each dimension. memory: "ddr", or
+    any other name for an on-chip memory of the target ("cmx"). Two views of equal type share one trace.
     """
 
     dtype: DType
@@ -28,7 +28,9 @@ class ArrayType:
         if len(self.shape) != len(self.stride):
             raise ValueError(f"array of shape {self.shape} needs {len(self.shape)} strides, got {len(self.stride)}")
         if len(self.shape) > MAX_RANK:
-            raise ValueError(f"array of shape {self.shape} has rank {len(self.shape)}; the device moves rank <= {MAX_RANK}")
+            raise ValueError(
+                f"array of shape {self.shape} has rank {len(self.shape)}; the device moves rank <= {MAX_RANK}"
+            )
 
     @property
     def rank(self) -> int:
@@ -62,7 +64,7 @@ def dense(dtype: DType, shape: tuple[int, ...], memory: str = DDR) -> ArrayType:
 
 
 def register_type(dtype: DType) -> DType:
-    """What a value of `dtype` is inside a SHAVE register: f32, i32 or bool."""
+    """What a value of `dtype` is inside a SHAVE register: f32, i32 or bool; i64 is only copied and stays i64."""
     if dtype.is_float:
         return DType.F32
-    return DType.BOOL if dtype is DType.BOOL else DType.I32
+    return dtype if dtype in (DType.BOOL, DType.I64) else DType.I32

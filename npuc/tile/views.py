@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from npuc.tile.affine import Affine
-from npuc.tile.types import DType
+from npurt.abi.dtypes import DType
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from npurt import BlobError, Device, load
-from npurt.llm import Request, Sampling, SessionError
-from npurt.llm.answer import answer, as_json, prompt_ids, summary
+from npurt import Device, load
+from npurt.errors import BlobError, NpurtError
+from npurt.llm import Request, Sampling
+from npurt.llm.answer import answer, prompt_of, result_json, summary
 
 OK, WRONG_USE, BLOB_REFUSED, INTERRUPTED = 0, 2, 4, 130
 
@@ -19,8 +20,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="answer a prompt", description="Answers a prompt with the model of a blob.")
     run.add_argument("blob", metavar="BLOB", help="a file that `npuc compile` wrote")
-    run.add_argument("--prompt", metavar="TEXT", help="the prompt as text (needs the package tokenizers)")
-    run.add_argument("--prompt-ids", metavar="IDS", help="the prompt as token ids: '1 2 3'")
+    prompt = run.add_mutually_exclusive_group(required=True)
+    prompt.add_argument("--prompt", metavar="TEXT", help="the prompt as text (needs the package tokenizers)")
+    prompt.add_argument("--prompt-ids", metavar="IDS", help="the prompt as token ids: '1 2 3'")
     run.add_argument("--max-new-tokens", type=int, default=128, metavar="K", help="most tokens of the answer (128)")
     run.add_argument("--temperature", type=float, default=0.0, metavar="T", help="0 takes the likeliest token (0)")
     run.add_argument("--top-k", type=int, default=0, metavar="K", help="draw from the K likeliest, 0: all (0)")
@@ -34,10 +36,10 @@ def _run(options: argparse.Namespace) -> None:
     sampling = Sampling(options.temperature, options.top_k, options.top_p, seed=options.seed)
     request = Request(options.max_new_tokens, sampling)
     image = load(options.blob)
-    prompt = prompt_ids(image, options.prompt, options.prompt_ids)
+    prompt = prompt_of(image, options.prompt, options.prompt_ids)
     result = answer(image, Device(image), prompt, request, out=None if options.json else sys.stdout)
     if options.json:
-        print(as_json(result))
+        print(result_json(result))
     else:
         print(summary(result), file=sys.stderr)
 
@@ -47,14 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         _run(options)
-    except SessionError as error:
+    except NpurtError as error:
         print(f"error: {error}", file=sys.stderr)
-        return WRONG_USE
-    except BlobError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return BLOB_REFUSED
+        return BLOB_REFUSED if isinstance(error, BlobError) else WRONG_USE
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`); stdout is replaced so that the interpreter's last flush is quiet.
+        # The reader of our output has gone (`| head`); stdout is replaced to keep the interpreter's last flush quiet.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         print(f"error: {error.filename or options.blob}: {error.strerror or error}", file=sys.stderr)

@@ -23,5 +23,5 @@ class DeviceError(NpurtError):
     """A wrong request to a device: an unknown entry or state, a missing input, a wrong shape or step value."""
 
 
-class DeadlockError(NpurtError):
-    """No task of a submitted entry can start; the message names the head of each queue and what it waits for."""
+class DeadlockError(BlobError):
+    """An entry that cannot complete: no queue can go on. The message names the head of each and what it waits for."""

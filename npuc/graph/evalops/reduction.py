@@ -37,7 +37,7 @@ def _gemm(inputs: Inputs, attributes: Attributes) -> Array:
 
 
 def _reduce(function: Callable[..., Array], floats_in_f64: bool) -> OpFunction:
-    """function(x, axis=(...), keepdims=...). Axes come as an input; no axes means all, or with noop_with_empty_axes none."""
+    """function(x, axis=(...), keepdims=...). Axes are an input; none means all, or nothing with noop_with_empty_axes."""
 
     def operator(inputs: Inputs, attributes: Attributes) -> Array:
         x, axes = need(inputs, 0), given(inputs, 1)

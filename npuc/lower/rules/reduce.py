@@ -73,7 +73,7 @@ def reduction(low: Lowering, node: ir.Node) -> None:
     squeezed = views.reshape(out, (*(source.shape[a] for a in kept), 1))
     assert squeezed is not None
     pair = _axis_last(low, node, [folded, squeezed], folded.rank - 1)
-    low.call("reduce", pair, node, op=_REDUCTIONS[node.op_type])
+    low.call("reduce", pair, node, op=_REDUCTIONS[node.op_type], axes=(pair[0].rank - 1,))
     low.at[node.outputs[0]] = out
 
 
@@ -88,17 +88,19 @@ def arg(low: Lowering, node: ir.Node) -> None:
     kept = views.reshape(out, shape)
     assert kept is not None
     pair = _axis_last(low, node, [source, kept], axis)
-    low.call("reduce", pair, node, op={"ArgMax": "argmax", "ArgMin": "argmin"}[node.op_type])
+    low.call("reduce", pair, node, op={"ArgMax": "argmax", "ArgMin": "argmin"}[node.op_type], axes=(pair[0].rank - 1,))
     low.at[node.outputs[0]] = out
 
 
 def cumsum(low: Lowering, node: ir.Node) -> None:
     axis = ints(node, 1)
-    if axis is None or attribute(node, "exclusive", 0) or attribute(node, "reverse", 0):
-        raise LoweringRefused([f"{describe(node)}: CumSum runs forward and inclusive, along a constant axis"])
+    if axis is None:
+        raise LoweringRefused([f"{describe(node)}: CumSum needs a constant axis"])
     source = low.region(node.inputs[0])
     out = _like(low, node, source)
-    low.call("cumsum", _axis_last(low, node, [source, out], axis[0] % source.rank), node)
+    pair = _axis_last(low, node, [source, out], axis[0] % source.rank)
+    flags = {name: bool(attribute(node, name, 0)) for name in ("exclusive", "reverse")}
+    low.call("cumsum", pair, node, axis=pair[0].rank - 1, **flags)
     low.at[node.outputs[0]] = out
 
 

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from .errors import OptionError, PromptError
+from .errors import OptionError
 from .generation import Request, Result
 from .protocol import HoldsModel, RunsEntries
 from .session import Session
@@ -30,13 +30,11 @@ def parse_ids(text: str, option: str) -> list[int]:
     return ids
 
 
-def prompt_ids(image: HoldsModel, prompt: str | None, ids: str | None) -> list[int]:
-    """The ids of one of the two forms of a prompt; none for an empty text, whatever start token a tokenizer would add.
+def prompt_of(image: HoldsModel, prompt: str | None, ids: str | None) -> list[int]:
+    """The ids of a prompt, given as ids or else as text; none for an empty text, whatever start token a tokenizer adds.
 
-    Errors: PromptError where both or neither are given; TokenizerError where text needs a tokenizer that is not there.
+    Errors: OptionError where `ids` are no ids; TokenizerError where text needs a tokenizer that is not there.
     """
-    if (prompt is None) == (ids is None):
-        raise PromptError("give the prompt either as --prompt TEXT or as --prompt-ids '1 2 3'")
     if ids is not None:
         return parse_ids(ids, "--prompt-ids")
     return encode(image.assets, prompt) if prompt else []
@@ -57,7 +55,7 @@ def answer(
     return generation.finish()
 
 
-def as_json(result: Result) -> str:
+def result_json(result: Result) -> str:
     """The JSON object of ``--json``: tokens, text (null without a tokenizer), stop_reason, stats."""
     document: dict[str, Any] = {
         "tokens": result.tokens,

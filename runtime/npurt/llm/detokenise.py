@@ -54,20 +54,19 @@ class TokenBytes:
         """
         try:
             document = json.loads(asset)
-            vocabulary = _vocabulary(document["model"])
-            special = {entry["id"] for entry in document.get("added_tokens", ()) if entry["special"]}
-            added = {entry["id"]: entry["content"].encode() for entry in document.get("added_tokens", ())}
             kinds = _decoder_kinds(document.get("decoder"))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            to_bytes = _byte_level if "ByteLevel" in kinds else _metaspace
+            pieces = {token: to_bytes(piece) for token, piece in _vocabulary(document["model"]).items()}
+            for added in document.get("added_tokens", ()):
+                pieces[added["id"]] = b"" if added["special"] else added["content"].encode()
+        except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise TokenizerError(f"tokenizer.json of the blob is not understood: {error!r}") from error
         unknown = [kind for kind in kinds if kind not in _KNOWN_DECODERS]
         if unknown:
             raise TokenizerError(
                 f"tokenizer.json of the blob has a decoder of type {unknown[0]}, which is not supported"
             )
-        to_bytes = _byte_level if "ByteLevel" in kinds else _metaspace
-        pieces = {token: to_bytes(piece) for token, piece in vocabulary.items()} | added
-        return cls({token: piece for token, piece in pieces.items() if token not in special})
+        return cls(pieces)
 
 
 class TextStream:

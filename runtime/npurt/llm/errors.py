@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from npurt.errors import NpurtError
 
-class SessionError(Exception):
+
+class SessionError(NpurtError):
     """The base of all errors of `npurt.llm`; its text is one line for people."""
 
 

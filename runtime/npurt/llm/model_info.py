@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from npurt.errors import BlobError
+
 from .errors import NoLanguageModelError, PromptError
 
 PREFILL, HEAD = "prefill", "head"
@@ -32,24 +34,28 @@ class ModelInfo:
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> ModelInfo:
-        """Reads the metadata object. Errors: NoLanguageModelError where the blob holds a plain graph."""
-        llm = meta.get("llm")
-        if llm is None:
-            names = ", ".join(entry["name"] for entry in meta["entries"])
-            raise NoLanguageModelError(
-                f"the blob holds no language model (entries: {names}): use `npuc exec` for a plain graph"
+        """Reads the metadata object. Errors: NoLanguageModelError where the blob holds a plain graph; BlobError where
+        what the metadata says of the language model cannot be."""
+        try:
+            llm = meta["llm"]
+            if llm is None:
+                names = ", ".join(entry["name"] for entry in meta["entries"])
+                raise NoLanguageModelError(
+                    f"the blob holds no language model (entries: {names}): use `npuc exec` for a plain graph"
+                )
+            prefill = next(entry for entry in meta["entries"] if entry["name"] == PREFILL)
+            ids = next(port for port in prefill["inputs"] if port["name"] == "input_ids")
+            return cls(
+                vocab=_size(llm["vocab"]),
+                chunk=_size(llm["chunk"]),
+                max_prompt_len=_size(llm["max_prompt_len"]),
+                capacities=_sizes(llm["capacities"]),
+                eos=tuple(map(int, llm["eos"])),
+                bos=None if llm["bos"] is None else int(llm["bos"]),
+                ids_dtype=np.dtype(np.int64 if ids["dtype"] == "i64" else np.int32),
             )
-        prefill = next(entry for entry in meta["entries"] if entry["name"] == PREFILL)
-        ids = next(port for port in prefill["inputs"] if port["name"] == "input_ids")
-        return cls(
-            vocab=llm["vocab"],
-            chunk=llm["chunk"],
-            max_prompt_len=llm["max_prompt_len"],
-            capacities=tuple(sorted(llm["capacities"])),
-            eos=tuple(llm["eos"]),
-            bos=llm["bos"],
-            ids_dtype=np.dtype(np.int64 if ids["dtype"] == "i64" else np.int32),
-        )
+        except (LookupError, TypeError, ValueError, StopIteration) as error:
+            raise BlobError(f"the metadata of the language model is damaged: {error!r}") from error
 
     @property
     def context(self) -> int:
@@ -80,3 +86,16 @@ class ModelInfo:
                 raise PromptError(
                     f"{whose} has the id {token} at place {place}: ids of this model are 0 to {self.vocab - 1}"
                 )
+
+
+def _sizes(values: Any) -> tuple[int, ...]:
+    sizes = tuple(sorted(_size(value) for value in values))
+    if not sizes:
+        raise ValueError("there are no capacities")
+    return sizes
+
+
+def _size(value: Any) -> int:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"{value!r} is no size")
+    return value

@@ -63,11 +63,16 @@ class ProgramBuilder:
         stride: tuple[int, ...] | None = None,
         step: int = 0,
     ) -> Arg:
-        """A pointer argument: a view of `shape` elements, `stride` bytes (None: contiguous), moved `step` bytes a pass."""
+        """A pointer argument: a view of `shape` elements, moved `step` bytes on each pass.
+
+        stride: bytes, None for row-major without gaps.
+        """
         if stride is None:
             stride = contiguous(shape, dtype.nbytes)
         if len(shape) > 4 or len(stride) != len(shape):
-            raise BytecodeError(f"argument {len(self._args)}: shape {list(shape)} and stride {list(stride)}, rank 4 at most")
+            raise BytecodeError(
+                f"argument {len(self._args)}: shape {list(shape)} and stride {list(stride)}, rank 4 at most"
+            )
         pad = (0,) * (4 - len(shape))
         self._args.append((mode, dtype, len(shape), 0, 0, shape + pad, stride + pad, step))
         return Arg(len(self._args) - 1, mode, dtype, shape)
@@ -176,10 +181,13 @@ class ProgramBuilder:
         rule = RULES[op]
         signature = LETTER.get(dtype, "?") + "".join(LETTER[operand.dtype] for operand in operands)
         if len(shape) > 4 or (rule.signatures and signature not in rule.signatures):
-            raise BytecodeError(f"{op.name} of {', '.join(map(_text, operands)) or 'nothing'} to {dtype.label}{list(shape)}: "
-                                f"types (result first) may be {' '.join(rule.signatures)}, rank at most 4")  # fmt: skip
-        if rule.axis and not 0 <= axis < len(shape):
-            raise BytecodeError(f"{op.name} along axis {axis} of {list(shape)}: axes count from 0")
+            raise BytecodeError(
+                f"{op.name} of {', '.join(map(_text, operands)) or 'nothing'} to {dtype.label}{list(shape)}: "
+                f"types (result first) may be {' '.join(rule.signatures)}, rank at most 4"
+            )
+        along = operands[0].shape if operands else shape
+        if rule.axis and not 0 <= axis < len(along):
+            raise BytecodeError(f"{op.name} along axis {axis} of {list(along)}: axes count from 0")
         wrong = expected_shape(rule.shape, tuple(operand.shape for operand in operands), shape, axis, imm)
         if wrong is not None:
             raise BytecodeError(f"{op.name}: {wrong}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from npuc.graph.entry import LlmInfo, StateSpec
 from npuc.report.metadata import EntryPorts, Port, build_metadata
 from npuc.schedule.program import Barrier, EntryProgram, Sync
+from npuc.tasks.assemble import assemble
 from npuc.tasks.graph import (
     Buffer,
     CallOp,
@@ -26,8 +26,6 @@ from npuc.tasks.graph import (
     Task,
     When,
 )
-from npurt.abi import bytecode
-from npurt.abi.bytecode import ArgMode, Op
 from npurt.abi.dtypes import DType
 
 ROWS, HEADS, WIDTH, SLOTS = 4, 2, 8, 19  # chunk, KV heads, head width, physical rows (16 + 4 - 1)
@@ -54,30 +52,13 @@ def view(buffer: Buffer, shape: tuple[int, ...], dtype: DType = DType.F16, offse
     return Region(buffer, offset, dtype, shape, stride)
 
 
-def exp_code(shape: tuple[int, ...], dtype: DType = DType.F16) -> bytes:
-    """Bytecode of out = exp(x) * scalar over one tile."""
-    header = np.zeros((), bytecode.HEADER)
-    header["magic"], header["trip"], header["args"], header["registers"], header["instructions"] = bytecode.MAGIC, 1, 3, 5, 6
-    args = np.zeros(3, bytecode.ARG)
-    args["mode"] = [ArgMode.IN, ArgMode.OUT, ArgMode.SCALAR]
-    args["dtype"] = [dtype, dtype, DType.I32]
-    args["rank"] = [len(shape), len(shape), 0]
-    for row in args[:2]:
-        row["shape"][: len(shape)] = shape
-        row["stride"][: len(shape)] = view(Buffer("", "", 0), shape, dtype).stride
-    registers = np.zeros(5, bytecode.REGISTER)
-    registers["dtype"] = [DType.F32, DType.F32, DType.I32, DType.F32, DType.F32]
-    registers["rank"] = [len(shape), len(shape), 0, 0, len(shape)]
-    for i in (0, 1, 4):
-        registers[i]["shape"][: len(shape)] = shape
-    code = np.zeros(6, bytecode.INSTRUCTION)
-    for row, (op, dst, a, b) in zip(
-        code,
-        [(Op.LOAD, 0, 0, 0), (Op.EXP, 1, 0, 0), (Op.SCALAR, 2, 2, 0), (Op.CAST, 3, 2, 0), (Op.MUL, 4, 1, 3), (Op.STORE, 0, 1, 4)],
-        strict=True,
-    ):
-        row["op"], row["dst"], row["a"], row["b"] = op, dst, a, b
-    return b"".join(part.tobytes() for part in (header, args, registers, code))
+def exp_code(shape: tuple[int, ...]) -> bytes:
+    """Bytecode of out = exp(x) * scalar over one tile of f16 [rows, columns]."""
+    f16 = f"f16[{shape[0]},{shape[1]}] stride [{shape[1] * 2},2]"
+    f32 = f"f32[{shape[0]},{shape[1]}]"
+    lines = ["program trip 1", f"arg 0 in {f16}", f"arg 1 out {f16}", "arg 2 scalar i32"]
+    lines += [f"%0 {f32} = load arg0", f"%1 {f32} = exp %0", "%2 i32[] = scalar arg2", "%3 f32[] = cast %2"]
+    return assemble([*lines, f"%4 {f32} = mul %1 %3", "store arg1 %4"])
 
 
 @dataclass
@@ -108,9 +89,19 @@ class Draft:
         self.top[memory] += -(-nbytes // 64) * 64
         return buffer
 
-    def add(self, engine: str, op: Any, reads: list[Region], writes: list[Region], key: tuple[Any, ...], when: When | None = None) -> None:
+    def add(
+        self,
+        engine: str,
+        op: Any,
+        reads: list[Region],
+        writes: list[Region],
+        key: tuple[Any, ...],
+        when: When | None = None,
+    ) -> None:
         node, kernel, coord, stage = key
-        self.tasks.append(Task(engine, op, tuple(reads), tuple(writes), Origin(self.entry, node, kernel, coord, stage), when))
+        self.tasks.append(
+            Task(engine, op, tuple(reads), tuple(writes), Origin(self.entry, node, kernel, coord, stage), when)
+        )
 
     def program(self) -> EntryProgram:
         count = len(self.tasks)
@@ -124,56 +115,81 @@ class Draft:
             for i in range(count)
         ]
         return EntryProgram(
-            self.entry, self.rows, self.capacity, self.tasks, [t.engine for t in self.tasks], self.offsets, barriers, sync,
-            dict(self.top), {"cmx": 1 << 20},
-        )  # fmt: skip
+            entry=self.entry,
+            rows=self.rows,
+            capacity=self.capacity,
+            tasks=self.tasks,
+            queues=[task.engine for task in self.tasks],
+            offsets=self.offsets,
+            barriers=barriers,
+            sync=sync,
+            peaks=dict(self.top),
+            memory_bytes={"cmx": 1 << 20},
+        )
 
 
 def body(draft: Draft, weights: list[tuple[Buffer, Buffer]], cos: Buffer, tile: int) -> None:
     """Layers that embed, multiply in tiles of `tile` output channels, exponentiate, and append to the cache."""
     rows = draft.rows
-    ids = Buffer(f"{draft.entry}.in.input_ids", "ddr", rows * 4, Role.INPUT)
-    hidden = Buffer(f"{draft.entry}.out.hidden", "ddr", rows * 16 * 2, Role.OUTPUT)
-    index = draft.local("index", rows * 4)
-    x = draft.local("x", rows * 16 * 2)
-    draft.add("dma.in", CopyOp(valid=StepValue("n_new")), [view(ids, (rows,), DType.I32)], [view(index, (rows,), DType.I32)],
-              ("/embed", "gather", (0,), "load.index"))  # fmt: skip
-    draft.add("dma.in", GatherOp(24), [view(weights[0][0], (24, 16)), view(index, (rows,), DType.I32)], [view(x, (rows, 16))],
-              ("/embed", "gather", (0,), "load.rows"))  # fmt: skip
-    table_rows = draft.local("cos", rows * WIDTH * 2)
-    draft.add("dma.in", CopyOp(shift_src="n_past"), [view(cos, (rows, WIDTH))], [view(table_rows, (rows, WIDTH))],
-              ("/rotary", "copy", (), "load.cos"))  # fmt: skip
+    ids = view(Buffer(f"{draft.entry}.in.input_ids", "ddr", rows * 4, Role.INPUT), (rows,), DType.I32)
+    hidden = view(Buffer(f"{draft.entry}.out.hidden", "ddr", rows * 32, Role.OUTPUT), (rows, 16))
+    index = view(draft.local("index", rows * 4), (rows,), DType.I32)
+    x = view(draft.local("x", rows * 32), (rows, 16))
+    table_rows = view(draft.local("cos", rows * WIDTH * 2), (rows, WIDTH))
+    key = ("/embed", "gather", (0,))
+    draft.add("dma.in", CopyOp(valid=StepValue("n_new")), [ids], [index], (*key, "load.index"))
+    draft.add("dma.in", GatherOp(24), [view(weights[0][0], (24, 16)), index], [x], (*key, "load.rows"))
+    shift = CopyOp(shift_src="n_past")
+    draft.add("dma.in", shift, [view(cos, (rows, WIDTH))], [table_rows], ("/rotary", "copy", (), "load.cos"))
     for layer, (w, bias) in enumerate(weights):
-        node = f"/layers.{layer}"
-        state = Buffer(f"state.k{layer}", "ddr", HEADS * SLOTS * WIDTH * 2, Role.STATE)
-        y = draft.local(f"y{layer}", rows * 24 * 2)
-        for j in range(0, 24, tile):
-            n = min(tile, 24 - j)
-            local_w = draft.local(f"w{layer}.{j}", n * 16 * 2)
-            local_t = draft.local(f"t{layer}.{j}", n * 8)
-            key = (f"{node}/proj", "matmul", (0, j // tile))
-            draft.add("dma.in", CopyOp(), [view(w, (n, 16), offset=j * 32)], [view(local_w, (n, 16))], (*key, "load.w"))
-            draft.add("dma.in", CopyOp(), [view(bias, (n, 2), DType.F32, offset=j * 8)], [view(local_t, (n, 2), DType.F32)],
-                      (*key, "load.table"))  # fmt: skip
-            draft.add("dpu", MmaOp(table=True, scale=0.5), [view(x, (rows, 16)), view(local_w, (n, 16)), view(local_t, (n, 2), DType.F32)],
-                      [view(y, (rows, n), offset=j * 2, stride=(48, 2))], (*key, "mma"))  # fmt: skip
-        past = draft.local(f"past{layer}", HEADS * 16 * WIDTH * 2)
-        kv = (SLOTS * WIDTH * 2, WIDTH * 2, 2)
-        draft.add("dma.in", CopyOp(row_dim=1, valid=StepValue("n_past")), [view(state, (HEADS, 16, WIDTH), stride=kv)],
-                  [view(past, (HEADS, 16, WIDTH))], (f"{node}/attn", "attention", (0,), "load.past"), When("n_past", 0))  # fmt: skip
-        new = draft.local(f"new{layer}", HEADS * rows * WIDTH * 2)
-        draft.add("shave", CallOp("exp", exp_code((rows, 16)), (("r", 0), ("w", 0), ("i", 3))),
-                  [view(x, (rows, 16))], [view(new, (rows, 16))], (f"{node}/attn", "attention", (0,), "vector"))  # fmt: skip
-        draft.add("dma.out", CopyOp(row_dim=1, valid=StepValue("n_new"), shift_dst="n_past"), [view(new, (HEADS, rows, WIDTH))],
-                  [view(state, (HEADS, rows, WIDTH), stride=kv)], (f"{node}/attn", "attention", (0,), "store.k"))  # fmt: skip
-    spill = draft.local("spill", rows * 16 * 2, "ddr")
+        matmul(draft, f"/layers.{layer}/proj", x, w, bias, tile)
+        attention(draft, f"/layers.{layer}/attn", x, layer)
+    spill = draft.local("spill", rows * 32, "ddr")
     draft.add("dma.out", FillOp(0x3C00), [], [view(spill, (rows, 16))], ("", "fill", (), "fill"))
-    draft.add("shave", CallOp("exp", exp_code((rows, 16)), (("r", 0), ("w", 0), ("s", "n_new"))), [view(x, (rows, 16))],
-              [view(x, (rows, 16))], ("/norm", "map", (0,), "vector"))  # fmt: skip
-    draft.add("dma.out", CopyOp(), [view(x, (rows, 16))], [view(hidden, (rows, 16))], ("/norm", "map", (0,), "store"))
+    call = CallOp("exp", exp_code((rows, 16)), (("r", 0), ("w", 0), ("s", "n_new")))
+    draft.add("shave", call, [x], [x], ("/norm", "map", (0,), "vector"))
+    draft.add("dma.out", CopyOp(), [x], [hidden], ("/norm", "map", (0,), "store"))
 
 
-def model(tile: int = 8, layers: int = 2, edit: Callable[[list[EntryProgram]], None] | None = None) -> Model:
+def matmul(draft: Draft, node: str, x: Region, w: Buffer, bias: Buffer, tile: int) -> None:
+    """[rows, 16] x [24, 16] in tiles of output channels, with a table."""
+    rows = draft.rows
+    y = draft.local(f"{node}.y", rows * 48)
+    for j in range(0, 24, tile):
+        n = min(tile, 24 - j)
+        key = (node, "matmul", (0, j // tile))
+        tile_w = view(draft.local(f"{node}.w{j}", n * 32), (n, 16))
+        table = view(draft.local(f"{node}.t{j}", n * 8), (n, 2), DType.F32)
+        draft.add("dma.in", CopyOp(), [view(w, (n, 16), offset=j * 32)], [tile_w], (*key, "load.w"))
+        draft.add("dma.in", CopyOp(), [view(bias, (n, 2), DType.F32, j * 8)], [table], (*key, "load.table"))
+        out = view(y, (rows, n), offset=j * 2, stride=(48, 2))
+        draft.add("dpu", MmaOp(table=True, scale=0.5), [x, tile_w, table], [out], (*key, "mma"))
+
+
+def attention(draft: Draft, node: str, x: Region, layer: int) -> None:
+    """Loads the past, runs vector code, appends rows to the cache."""
+    rows, kv = draft.rows, (SLOTS * WIDTH * 2, WIDTH * 2, 2)
+    state = Buffer(f"state.k{layer}", "ddr", HEADS * SLOTS * WIDTH * 2, Role.STATE)
+    past = view(draft.local(f"{node}.past", HEADS * 16 * WIDTH * 2), (HEADS, 16, WIDTH))
+    new = draft.local(f"{node}.new", HEADS * rows * WIDTH * 2)
+    key = (node, "attention", (0,))
+    load = CopyOp(row_dim=1, valid=StepValue("n_past"))
+    slots = view(state, (HEADS, 16, WIDTH), stride=kv)
+    draft.add("dma.in", load, [slots], [past], (*key, "load.past"), When("n_past", 0))
+    call = CallOp("exp", exp_code((rows, 16)), (("r", 0), ("w", 0), ("i", 3)))
+    draft.add("shave", call, [x], [view(new, (rows, 16))], (*key, "vector"))
+    store = CopyOp(row_dim=1, valid=StepValue("n_new"), shift_dst="n_past")
+    target = view(state, (HEADS, rows, WIDTH), stride=kv)
+    draft.add("dma.out", store, [view(new, (HEADS, rows, WIDTH))], [target], (*key, "store.k"))
+
+
+def one_entry(draft: Draft) -> Model:
+    """A model of one entry without states and ports."""
+    metadata = build_metadata([EntryPorts(draft.entry, 0, 0, (), ())], [], precision="f16", target="npu40xx")
+    return Model([draft.program()], [], metadata)
+
+
+def model(tile: int = 8, layers: int = 2) -> Model:
     """Two entries over the same weights and cache. tile: output channels of one matmul task, changes generate alone."""
     weights = [
         (const(f"w{i}", (24, 16), seed=i), const(f"bias{i}", (24, 2), DType.F32, seed=100)) for i in range(layers)
@@ -184,13 +200,12 @@ def model(tile: int = 8, layers: int = 2, edit: Callable[[list[EntryProgram]], N
         draft = Draft(name, rows, capacity)
         body(draft, weights, cos, width)
         programs.append(draft.program())
-    if edit is not None:
-        edit(programs)
+    shape = (1, HEADS, SLOTS, WIDTH)
+    initial = [np.full(shape, i, "<f2") if i else None for i in range(layers)]
     states = [
-        StateSpec(f"k{i}", (1, HEADS, SLOTS, WIDTH), DType.F16, "append", 2,
-                  np.full((1, HEADS, SLOTS, WIDTH), i, "<f2") if i else None, f"state.k{i}", f"next.k{i}", "rows are added")
+        StateSpec(f"k{i}", shape, DType.F16, "append", 2, initial[i], f"state.k{i}", f"next.k{i}", "rows are added")
         for i in range(layers)
-    ]  # fmt: skip
+    ]
     entries = [
         EntryPorts(
             p.entry, p.rows, p.capacity,

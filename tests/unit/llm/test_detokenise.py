@@ -11,8 +11,8 @@ from npurt.llm.detokenise import TextStream, TokenBytes, Utf8Stream
 
 DEFAULT = Path(npuc.__file__).parent / "data" / "default_model" / "tokenizer.json"
 
-# Pieces that cut characters in two, three and four, a wrong byte and a cut end; and the text after each piece and at the
-# end, by the rule of the Unicode standard (section 3.9): one U+FFFD for a byte that can never begin or continue, and
+# Pieces that cut characters in two, three and four, a wrong byte and a cut end; and the text after each piece and at
+# the end, by the Unicode standard (section 3.9): one U+FFFD for a byte that can never begin or continue one, and
 # one for a started character that the end cuts.
 STREAMS = [
     ([b"ok ", b"\xf0\x9f", b"\x99\x82", b"!"], ["ok ", "", "\U0001f642", "!", ""]),

@@ -162,9 +162,9 @@ def test_a_plain_graph_is_refused_by_its_entries() -> None:
 
 
 def test_options_out_of_range_are_named() -> None:
-    with pytest.raises(OptionError, match="^--max-new-tokens is 0: it must be 1 or more$"):
+    with pytest.raises(OptionError, match=r"^--max-new-tokens is 0: it must be 1 or more$"):
         Request(max_new_tokens=0)
-    with pytest.raises(OptionError, match="^--stop and --force-ids exclude each other"):
+    with pytest.raises(OptionError, match=r"^--stop and --force-ids exclude each other"):
         Request(stop=("a",), force_ids=(1,))
 
 

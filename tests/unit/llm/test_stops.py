@@ -34,7 +34,7 @@ def test_text_that_may_begin_a_stop_string_is_held_back(
 
 
 def test_an_empty_stop_string_is_refused() -> None:
-    with pytest.raises(OptionError, match="^--stop is empty: give at least one character$"):
+    with pytest.raises(OptionError, match=r"^--stop is empty: give at least one character$"):
         StopStrings(["a", ""])
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
 
 from npuc.frontend import wire
 from npuc.frontend.errors import ModelRefused, Problems
 from npuc.frontend.external import bind_external
 from npuc.frontend.locate import find_assets, find_model
 from npuc.frontend.model import LoadedModel
+from npuc.frontend.order import ordered
 from npuc.frontend.weights import check_weights
 
 
@@ -25,7 +25,8 @@ def load_model(path: str | PathLike[str]) -> LoadedModel:
     """Reads an ONNX file, or the model of a folder. Raises ModelRefused with all faults of the file at once.
 
     Dimensions that an exporter wrote as text ("16") become numbers, and initializers that are also listed as inputs
-    (a default that a caller might replace) become plain constants.
+    (a default that a caller might replace) become plain constants. Nodes are put into an order that runs, if there is
+    one.
     """
     named = Path(path)
     model_file = find_model(named)
@@ -44,6 +45,9 @@ def load_model(path: str | PathLike[str]) -> LoadedModel:
     problems.refuse(source)
     _plain_dims(model)
     _plain_inputs(model)
+    nodes, stuck = ordered(model.graph)
+    if not stuck and nodes != list(model.graph):
+        model.graph.sort()
     assets = find_assets(named, model_file)
     return LoadedModel(model, assets, named.resolve().name if named.is_dir() else model_file.stem, source)
 
@@ -51,18 +55,25 @@ def load_model(path: str | PathLike[str]) -> LoadedModel:
 def _parse(file: Path, source: str) -> onnx.ModelProto:
     size = file.stat().st_size
     if size > wire.MAX_FILE_BYTES:
-        raise ModelRefused([f"{size} bytes; a model file ends at 2 GiB, larger weights belong in external data"], source)
+        raise ModelRefused(
+            [f"{size} bytes; a model file ends at 2 GiB, larger weights belong in external data"], source
+        )
     if size == 0:
         raise ModelRefused(["the file is empty"], source)
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        with memoryview(data) as view:
-            said = wire.fault(view)
+    proto = onnx.ModelProto()
+    with (
+        file.open("rb") as stream,
+        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        memoryview(data) as view,
+    ):
+        said = wire.fault(view)
         if said:
             raise ModelRefused([said], source)
         try:
-            return onnx.ModelProto.FromString(data[:])
-        except DecodeError as error:
+            proto.ParseFromString(view)
+        except Exception as error:  # protobuf's own DecodeError, which has no public home with types
             raise ModelRefused(["damaged: the graph inside cannot be read"], source) from error
+    return proto
 
 
 def _check_names(graph: onnx.GraphProto, problems: Problems) -> None:
@@ -79,7 +90,9 @@ def _check_names(graph: onnx.GraphProto, problems: Problems) -> None:
     for node in graph.node:
         for name in node.output:
             if name and name in makers:
-                problems.add(f"value {name!r} is made twice, by {makers[name]} and by node {node.name} ({node.op_type})")
+                problems.add(
+                    f"value {name!r} is made twice, by {makers[name]} and by node {node.name} ({node.op_type})"
+                )
             makers[name] = f"node {node.name} ({node.op_type})"
 
 

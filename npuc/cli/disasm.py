@@ -1,0 +1,28 @@
+"""`npuc disasm`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("disasm")
+@click.argument("blob", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="A file instead of stdout."
+)
+@click.option("--full", is_flag=True, help="Every record, address and instruction; not for version control.")
+def command(blob: Path, output: Path | None, full: bool) -> None:
+    """Print BLOB's whole program as text that is stable enough for version control.
+
+    Tasks stand by entry and node, weights as digests; a change of one tile size changes a few lines. `npuc diff`
+    compares such texts, too.
+    """
+    from npuc.report.disasm import disasm
+
+    text = disasm(blob, full)
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        output.write_text(text, encoding="utf-8", newline="\n")

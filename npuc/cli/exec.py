@@ -1,0 +1,118 @@
+"""`npuc exec`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from npuc.cli.blobs import blob_for, is_blob
+from npuc.cli.options import compile_option_given, compile_options, mode_option, options_of, settle_mode
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Tensors = Mapping[str, NDArray[np.generic]]
+
+
+@click.command("exec")
+@click.argument("source", metavar="[BLOB|MODEL]", required=False, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "--input", "input_", required=True, metavar="IN.npz", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The inputs, by the names of the graph.",
+)  # fmt: skip
+@click.option(
+    "--output", required=True, metavar="OUT.npz", type=click.Path(dir_okay=False, path_type=Path),
+    help="The file to write: the outputs, by name.",
+)  # fmt: skip
+@click.option("--entry", default="main", show_default=True, help="The entry to run.")
+@click.option("--n-past", type=click.IntRange(min=0), default=0, help="Valid cache rows before the run.")
+@click.option("--n-new", type=click.IntRange(min=1), help="Valid rows of the input.  [default: all]")
+@mode_option
+@compile_options
+@click.pass_context
+def command(
+    ctx: click.Context,
+    /,
+    source: Path | None,
+    input_: Path,
+    output: Path,
+    entry: str,
+    n_past: int,
+    n_new: int | None,
+    mode: str,
+    **given: Any,
+) -> None:
+    """Run any graph once, on tensors from a file.
+
+    A MODEL is compiled first, as a plain graph: open dimensions take their values from the inputs. States start from
+    their initial values. Without BLOB or MODEL it is the embedded model's blob, with an --entry such as prefill.
+
+    \b
+    npuc exec graph.onnx --input in.npz --output out.npz --precision f32
+    """
+    tensors = read_tensors(input_)
+    settle_mode(mode)
+    is_model = source is not None and not is_blob(source)
+    if is_model:
+        assert source is not None
+        given["dims"] = (*dims_of(source, tensors).items(), *given["dims"])  # a given --dim wins
+    options = options_of(given, llm=False if is_model else None)
+    with blob_for(source, options, given=compile_option_given(ctx)) as path:
+        import npurt
+
+        device = npurt.Device(npurt.load(path))
+        results = device.run(entry, tensors, n_past=n_past, n_new=n_new)
+    write_tensors(output, results)
+
+
+def read_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
+    """All arrays of an .npz file, by name. Errors: click.UsageError where it is no such file."""
+    import zipfile
+
+    import numpy as np
+
+    try:
+        content = np.load(path, allow_pickle=False)
+        if not isinstance(content, np.lib.npyio.NpzFile):
+            raise click.UsageError(f"{path} holds one array without a name: give an .npz file")
+        with content:
+            return {name: content[name] for name in content.files}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise click.UsageError(f"{path} is no .npz file of numbers: {error}") from error
+
+
+def write_tensors(path: Path, tensors: Tensors) -> None:
+    """Writes an .npz file whole or not at all."""
+    import numpy as np
+
+    from npuc.emit.atomic import atomic_file
+
+    with atomic_file(path) as file:
+        np.savez(file, **tensors)  # type: ignore[arg-type]  # NumPy's stub takes the names for its own options
+
+
+def dims_of(model: Path, tensors: Tensors) -> dict[str, int]:
+    """Values of the model's open dimensions, as the shapes of the given inputs have them.
+
+    Errors: click.UsageError where two inputs disagree; ModelRefused where the model cannot be read.
+    """
+    from npuc.frontend import load
+
+    found: dict[str, tuple[int, str]] = {}
+    for value in load(model).model.graph.inputs:
+        name = value.name or ""
+        if value.shape is None or name not in tensors or len(value.shape) != tensors[name].ndim:
+            continue
+        for place, dim in enumerate(value.shape):
+            symbol = getattr(dim, "value", None)
+            if not isinstance(symbol, str):
+                continue
+            size = tensors[name].shape[place]
+            known, where = found.setdefault(symbol, (size, name))
+            if known != size:
+                raise click.UsageError(f"dimension {symbol} is {known} in input {where} and {size} in input {name}")
+    return {symbol: size for symbol, (size, _) in found.items()}

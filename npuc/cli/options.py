@@ -1,0 +1,125 @@
+"""Options that several commands share, and how their texts become values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from npuc.driver import CompileOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _assignments(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
+    """Texts ``NAME=NUMBER`` as pairs; the number is 0 or more."""
+    pairs = []
+    for value in values:
+        name, _equals, number = value.rpartition("=")
+        if not (name and number.isascii() and number.isdigit()):
+            raise click.BadParameter(f"{value!r} is not of the form {parameter.metavar}")
+        pairs.append((name, int(number)))
+    return tuple(pairs)
+
+
+def _numbers(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    """A text ``A,B`` as numbers above 0, at least one."""
+    if value is None:
+        return None
+    words = [word.strip() for word in value.split(",")]
+    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+        raise click.BadParameter(f"{value!r} is not a list of numbers above 0, such as 256,1152")
+    return tuple(int(word) for word in words)
+
+
+POSITIVE = click.IntRange(min=1)
+
+dim_option = click.option(
+    "--dim", "dims", callback=_assignments, multiple=True, metavar="NAME=VALUE",
+    help="Value of a dimension that the model leaves open. May be repeated.",
+)  # fmt: skip
+
+COMPILE_OPTIONS = (
+    click.option("--target", default="npu40xx", show_default=True, metavar="T", help="Machine: a name or a .toml."),
+    click.option(
+        "--precision", type=click.Choice(["f16", "f32"]), default="f16", show_default=True,
+        help="Stored type of weights and activations; sums are always f32.",
+    ),
+    click.option(
+        "--max-prompt-len", type=POSITIVE, metavar="N", help="Longest prompt in tokens.  [default: 1024]"
+    ),
+    click.option(
+        "--chunk", type=POSITIVE, metavar="C", help="Prompt tokens of one prefill run.  [default: 128]"
+    ),
+    click.option(
+        "--min-response-len", type=POSITIVE, metavar="R",
+        help="Tokens that fit after the longest prompt.  [default: 128]",
+    ),
+    click.option(
+        "--capacities", callback=_numbers, metavar="A,B",
+        help="Cache places of each generate entry.  [default: a small one, and prompt + response]",
+    ),
+    dim_option,
+    click.option(
+        "--state-rows", callback=_assignments, multiple=True, metavar="ID=N",
+        help="Most rows of a growing variable in a graph that is no language model. May be repeated.",
+    ),
+)  # fmt: skip
+
+COMPILE_NAMES = (
+    "target", "precision", "max_prompt_len", "chunk", "min_response_len", "capacities", "dims", "state_rows",
+)  # fmt: skip
+
+
+def compile_options(function: F) -> F:
+    """Adds the options of compilation to a command; `options_of` makes them one value."""
+    for option in reversed(COMPILE_OPTIONS):
+        function = option(function)
+    return function
+
+
+def compile_option_given(ctx: click.Context) -> bool:
+    """Whether the user gave any of the compile options."""
+    commandline = click.core.ParameterSource.COMMANDLINE
+    return any(ctx.get_parameter_source(name) is commandline for name in COMPILE_NAMES)
+
+
+def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
+    """The compiler's options from a command's. An option that was not given stays None, so that its default may shrink
+    to what the model allows while a given one is an error."""
+    from npuc.driver import CompileOptions
+
+    return CompileOptions(
+        target=given["target"],
+        precision=given["precision"],
+        max_prompt_len=given["max_prompt_len"],
+        min_response_len=given["min_response_len"],
+        chunk=given["chunk"],
+        capacities=given["capacities"],
+        dims=dict(given["dims"]),
+        state_rows=dict(given["state_rows"]),
+        **more,
+    )
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on stdout."
+)
+
+mode_option = click.option(
+    "--mode", type=click.Choice(["exact", "fast"]), default="exact", show_default=True,
+    help="exact: the device's own bits, the same on every host.",
+)  # fmt: skip
+
+
+def note(text: str) -> None:
+    """One line for people, on stderr."""
+    click.echo(text, err=True)
+
+
+def settle_mode(mode: str) -> None:
+    """Says what a mode means today."""
+    if mode == "fast":
+        note("note: there is no fast mode yet, exact is used")

@@ -1,0 +1,31 @@
+"""The last word on caches: attention is their only reader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npuc.frontend.errors import Problems
+from npuc.graph.fuse.rule import Refusal
+from npuc.graph.nodes import DOMAIN, is_op, label
+from npuc.graph.static import Draft
+
+_READERS = ("Attention",)
+
+
+def check_cache_readers(draft: Draft, refusals: Sequence[Refusal]) -> None:
+    """Raises ModelRefused if a node other than npuc.Attention reads a cache, with the reasons of the attention rules.
+
+    Slots from n_past on hold anything; only attention leaves them out.
+    """
+    if draft.n_past is None:
+        return
+    problems = Problems()
+    for value, shape in draft.shapes.items():
+        for use in value.uses() if len(shape) == 4 and value.is_graph_input() else ():
+            if not is_op(use.node, *_READERS, domain=DOMAIN):
+                problems.add(f"cache {value.name!r} is read by {label(use.node)}, which no attention rule takes")
+    if problems:
+        for refusal in refusals:
+            if refusal.rule.startswith("attention"):
+                problems.add(f"{refusal.node}: {refusal.reason}")
+    problems.refuse()

@@ -1,0 +1,148 @@
+"""Takes out what changes nothing: dead nodes, moves to the same place, neutral arithmetic, equal computations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from npuc.graph.nodes import Builder, attributes, constant, dims, is_op, producer, replace_value, scalar
+
+
+_MOVES = ("Reshape", "Expand", "Cast", "CastLike", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Tile")
+"""Operators that hand on their input where type and shape stay the same."""
+
+
+def clean(graph: ir.Graph) -> None:
+    """Cleans a static, typed, sorted graph in place until nothing changes."""
+    while _sweep(graph) or _merge_equal(graph):
+        pass
+    remove_dead(graph)
+
+
+def remove_dead(graph: ir.Graph) -> None:
+    """Takes out nodes whose outputs nobody reads, and initializers without a reader."""
+    kept = set(graph.outputs)
+    dead: list[ir.Node] = []
+    doomed: set[ir.Node] = set()
+    for node in reversed(graph):
+        needed = any(
+            output in kept or any(use.node not in doomed for use in output.uses()) for output in node.outputs
+        )
+        if not needed:
+            doomed.add(node)
+            dead.append(node)
+    graph.remove(dead, safe=True)
+    for name in [name for name, value in graph.initializers.items() if not value.uses() and value not in kept]:
+        del graph.initializers[name]
+
+
+def _sweep(graph: ir.Graph) -> bool:
+    changed = False
+    for node in graph:
+        output = node.outputs[0]
+        if len(node.outputs) != 1 or not (output.uses() or output.is_graph_output()):
+            continue
+        new = _same_value(graph, node) or _simpler(graph, node)
+        if new is not None:
+            replace_value(output, new)
+            changed = True
+    if changed:
+        remove_dead(graph)
+    return changed
+
+
+def _same_value(graph: ir.Graph, node: ir.Node) -> ir.Value | None:
+    """An input that the node hands on as it is."""
+    if node.domain != "" or not node.inputs or node.inputs[0] is None:
+        return None
+    source, output = node.inputs[0], node.outputs[0]
+    same = dims(source) == dims(output) and source.dtype == output.dtype
+    if is_op(node, "Identity"):
+        return source
+    if same and is_op(node, *_MOVES):
+        return source if not is_op(node, "Slice") or _all_steps_forward(node) else None
+    if same and is_op(node, "Concat") and len(node.inputs) == 1:
+        return source
+    if is_op(node, "Transpose") and list(attributes(node).get("perm", ())) == list(range(len(dims(source)))):
+        return source
+    if is_op(node, "Where"):
+        return _chosen(node)
+    return _neutral(node)
+
+
+def _all_steps_forward(node: ir.Node) -> bool:
+    steps = constant(node.inputs[4]) if len(node.inputs) > 4 and node.inputs[4] is not None else np.ones(1)
+    return steps is not None and bool((steps > 0).all())
+
+
+def _chosen(node: ir.Node) -> ir.Value | None:
+    """The branch of a Where with a constant condition, if it has the result's shape."""
+    condition = constant(node.inputs[0])
+    if condition is None or condition.size == 0 or bool(condition.all()) != bool(condition.any()):
+        return None
+    value = node.inputs[1 if condition.all() else 2]
+    return value if value is not None and dims(value) == dims(node.outputs[0]) else None
+
+
+_NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0, "Pow": 1.0}
+_EITHER_SIDE = ("Add", "Mul")
+
+
+def _neutral(node: ir.Node) -> ir.Value | None:
+    neutral = _NEUTRAL.get(node.op_type)
+    if neutral is None or len(node.inputs) != 2:
+        return None
+    a, b = node.inputs
+    for value, other in ((a, b), (b, a)) if node.op_type in _EITHER_SIDE else ((a, b),):
+        if value is not None and scalar(other) == neutral and dims(value) == dims(node.outputs[0]):
+            return value
+    return None
+
+
+def _simpler(graph: ir.Graph, node: ir.Node) -> ir.Value | None:
+    """One move instead of two; a Reshape for every move that keeps the order of the elements."""
+    if node.domain != "" or not node.inputs or node.inputs[0] is None:
+        return None
+    source, output = node.inputs[0], node.outputs[0]
+    builder = Builder(graph, node, [node])
+    if is_op(node, "Squeeze", "Unsqueeze", "Flatten"):
+        return builder.reshape(source, dims(output))
+    if is_op(node, "Reshape"):
+        before = producer(source, "Reshape")
+        if before is not None and before.inputs[0] is not None:
+            return Builder(graph, node, [before, node]).reshape(before.inputs[0], dims(output))
+    if is_op(node, "Transpose"):
+        perm, shape = list(attributes(node)["perm"]), dims(source)
+        before = producer(source, "Transpose")
+        if before is not None and before.inputs[0] is not None:
+            first = list(attributes(before)["perm"])
+            return Builder(graph, node, [before, node]).transpose(before.inputs[0], [first[p] for p in perm])
+        moved = [p for p in perm if shape[p] != 1]
+        if moved == sorted(moved):
+            return builder.reshape(source, dims(output))
+    return None
+
+
+def _merge_equal(graph: ir.Graph) -> bool:
+    """Common subexpressions: equal operators on equal inputs with equal attributes. No operator here has effects."""
+    seen: dict[Any, ir.Node] = {}
+    changed = False
+    for node in graph:
+        key = (node.domain, node.op_type, tuple(node.inputs), len(node.outputs),
+               tuple(sorted((name, _hashable(a)) for name, a in node.attributes.items())))
+        first = seen.setdefault(key, node)
+        if first is not node:
+            for old, new in zip(node.outputs, first.outputs, strict=True):
+                if old.uses() or old.is_graph_output():
+                    replace_value(old, new)
+                    changed = True
+    if changed:
+        remove_dead(graph)
+    return changed
+
+
+def _hashable(attribute: ir.Attr) -> object:
+    value = attribute.value
+    return (value.dtype, value.tobytes()) if attribute.type == ir.AttributeType.TENSOR else str(value)

@@ -1,0 +1,147 @@
+"""How queries, keys and values get to attention: chains of moves, followed element by element on index arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from npuc.graph.evaluate import EvaluationError
+from npuc.graph.fuse.region import FLOATS, Region, is_float_cast
+from npuc.graph.fuse.rule import Scope
+from npuc.graph.nodes import attributes, dims, is_op, label, producer, scalar
+
+_MOVES = ("Reshape", "Transpose", "Expand", "Slice", "Squeeze", "Unsqueeze", "Tile", "Identity", "Gather", "Concat")
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Rows of a cache as attention sees them. joined: the Concat of past and new [1, G, N + C, D]."""
+
+    past: ir.Value
+    new: ir.Value
+    joined: ir.Value
+
+
+@dataclass(frozen=True)
+class Step:
+    """One move of a chain, from its data input to its output; factor: what a Mul or Div by a number multiplies with."""
+
+    node: ir.Node
+    source: ir.Value
+    factor: float = 1.0
+
+
+def one_step(value: ir.Value) -> Step | None:
+    """The move that makes a value, if it is made by one."""
+    node = value.producer()
+    if node is None or node.domain != "" or not node.inputs or node.inputs[0] is None:
+        return None
+    first = node.inputs[0]
+    if is_op(node, *_MOVES):
+        variable = [v for v in node.inputs if v is not None and v.const_value is None]
+        return Step(node, first) if variable == [first] else None
+    if is_float_cast(node):
+        return Step(node, first)
+    if is_op(node, "Mul", "Div") and dims(value) == dims(node.outputs[0]):
+        for data, number in ((first, node.inputs[1]), (node.inputs[1], first)):
+            factor = scalar(number)
+            if factor is not None and data is not None and dims(data) == dims(value) and data.dtype in FLOATS:
+                if is_op(node, "Mul"):
+                    return Step(node, data, factor)
+                if number is node.inputs[1] and factor != 0:
+                    return Step(node, data, 1 / factor)
+    return None
+
+
+def chain(value: ir.Value) -> list[Step]:
+    """The moves that end in a value, the last first, back to something that is computed."""
+    steps = []
+    step = one_step(value)
+    while step is not None:
+        steps.append(step)
+        step = one_step(step.source)
+    return steps
+
+
+def follow(steps: list[Step], array: np.ndarray) -> np.ndarray:
+    """Runs a chain (last move first) on an array of the shape of its source, without the factors."""
+    for step in reversed(steps):
+        if step.factor != 1.0 or not is_op(step.node, *_MOVES):
+            continue
+        array = Region((step.node,), (step.source,), step.node.outputs[0]).run([array])
+    return array
+
+
+def product(steps: list[Step]) -> float:
+    """The factors of a chain, multiplied."""
+    return float(np.prod([step.factor for step in steps]))
+
+
+def find_cache(value: ir.Value) -> tuple[Cache, list[Step]] | str:
+    """The cache that a value is moved from, and the moves from its rows to the value."""
+    steps = chain(value)
+    for position in range(len(steps) + 1):
+        joined = value if position == 0 else steps[position - 1].source
+        concat = producer(joined, "Concat")
+        if concat is None or len(concat.inputs) != 2:
+            continue
+        past, new = concat.inputs
+        if past is None or new is None or not past.is_graph_input():
+            continue
+        if len(dims(joined)) != 4 or attributes(concat)["axis"] % 4 != 2:
+            return f"{label(concat)} joins a cache along axis {attributes(concat)['axis']} of {list(dims(joined))}, not rows"
+        return Cache(past, new, joined), steps[:position]
+    end = steps[-1].source if steps else value
+    made = end.producer()
+    return f"{value.name!r} comes from {label(made) if made else repr(end.name)}, not from a cache joined with new rows"
+
+
+def repeated(cache: Cache, heads: int, transposed: bool) -> np.ndarray:
+    """Indices of the cache's elements as attention needs them: [H, T, D] or [H, D, T], group h // (H / G) for head h."""
+    shape = dims(cache.joined)
+    rows = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)[0]
+    spread = np.repeat(rows, heads // shape[1], axis=0)
+    return np.swapaxes(spread, 1, 2) if transposed else spread
+
+
+def check_cache(cache: Cache, steps: list[Step], heads: int, transposed: bool, repeats: int, scope: Scope) -> str | None:
+    """Why the moves from a cache do not give [H, T, D] (or [H, D, T]) with groups repeated; None if they do.
+
+    repeats: how often the reader itself repeats the heads it is given.
+    """
+    groups = dims(cache.joined)[1]
+    if heads % groups:
+        return f"{heads} query heads do not divide into {groups} cache heads"
+    region = Region(tuple(s.node for s in reversed(steps)), (cache.joined,), steps[0].node.outputs[0] if steps else cache.joined)
+
+    def prove() -> str | None:
+        shape = dims(cache.joined)
+        try:
+            found = follow(steps, np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape))
+        except EvaluationError as error:
+            return str(error)
+        wanted = repeated(cache, heads, transposed)
+        if found.ndim < 3 or found.shape[-2:] != wanted.shape[-2:] or found.size * repeats != wanted.size:
+            return f"the rows of {cache.joined.name!r} arrive as {list(found.shape)}, not as {list(wanted.shape)}"
+        arrived = np.repeat(found.reshape(-1, *found.shape[-2:]), repeats, axis=0)
+        return None if np.array_equal(arrived, wanted) else (
+            f"the rows of {cache.joined.name!r} arrive in another order than one group for each {heads // groups} heads"
+        )
+
+    return scope.proofs.once(("cache", heads, transposed, repeats, region.signature()), prove)
+
+
+def find_query(value: ir.Value, heads: int, rows: int, size: int) -> tuple[ir.Value, float]:
+    """The earliest value whose elements are the queries [H, C, D] in this order, and the factor between it and `value`."""
+    best, factor, steps = value, 1.0, []
+    count = heads * rows * size
+    for step in chain(value):
+        steps.append(step)
+        if int(np.prod(dims(step.source))) != count:
+            break
+        moved = follow(steps, np.arange(count, dtype=np.int32).reshape(dims(step.source)))
+        if np.array_equal(moved.reshape(-1), np.arange(count)):
+            best, factor = step.source, product(steps)
+    return best, factor

@@ -1,0 +1,96 @@
+"""The cut between body and head: the last value that is a function of a row alone before the vocabulary product."""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from npuc.frontend.errors import ModelRefused
+from npuc.graph.clean import remove_dead
+from npuc.graph.nodes import Builder, dims, is_op, label, replace_value
+from npuc.graph.static import Draft
+
+HIDDEN = "hidden"
+LOGITS = "logits"
+
+_PRODUCTS = {"MatMul": 0, "Gemm": 0, "FusedMatMul": 0, "MatMulNBits": 0}
+"""Operators that multiply with a weight, and their data input."""
+
+_AFTER_PRODUCT = ("Add", "Sub", "Mul", "Div", "Tanh", "Cast", "Clip", "Reshape", "Transpose", "Identity", "Squeeze",
+                  "Unsqueeze", "Gather", "Slice")
+_ROW_CHOICES = ("Reshape", "Gather", "Slice", "Squeeze", "Unsqueeze", "Cast", "Identity")
+
+
+def find_cut(graph: ir.Graph, logits: str, rows: int) -> str:
+    """Name of the value between body and head, in a folded graph with `rows` rows.
+
+    It is the data input of the last product with a constant weight before the logits, or, where only some of the rows
+    go on to it, the value with all rows. Raises ModelRefused if the logits do not come from such a product.
+    """
+    value = next(v for v in graph.outputs if v.name == logits)
+    while True:
+        node = value.producer()
+        if node is None:
+            raise ModelRefused([f"the logits {logits!r} come from the graph input {value.name!r}"])
+        if node.op_type in _PRODUCTS and all(v is None or v.const_value is not None for v in node.inputs[1:]):
+            data = node.inputs[_PRODUCTS[node.op_type]]
+            assert data is not None
+            return _before_row_choice(data, rows).name or ""
+        variable = [v for v in node.inputs if v is not None and v.const_value is None]
+        if not is_op(node, *_AFTER_PRODUCT) or len(variable) != 1:
+            raise ModelRefused([f"{label(node)} stands between the logits {logits!r} and the last product with a constant "
+                                "weight: head and body cannot be told apart"])
+        value = variable[0]
+
+
+def _before_row_choice(value: ir.Value, rows: int) -> ir.Value:
+    """The value with all rows from which only the last ones go on, else the value itself."""
+    width = dims(value)[-1]
+    current = value
+    while True:
+        if dims(current)[-1] == width and _rows(current) == rows:
+            return value if _rows(value) == rows else current
+        node = current.producer()
+        if node is None or not is_op(node, *_ROW_CHOICES) or node.inputs[0] is None:
+            return value
+        current = node.inputs[0]
+
+
+def _rows(value: ir.Value) -> int:
+    result = 1
+    for extent in dims(value)[:-1]:
+        result *= extent
+    return result
+
+
+def cut_draft(draft: Draft, cut: str, logits: str) -> int:
+    """Leaves the body (to HIDDEN) or, in the head's draft, what follows the cut, in place. Returns the hidden size."""
+    graph = draft.graph
+    value = next(o for node in graph for o in node.outputs if o.name == cut)
+    width = dims(value)[-1]
+    place = next(i for i, v in enumerate(graph.outputs) if v.name == logits)
+    if draft.name != "head":
+        node = value.producer()
+        assert node is not None
+        after = next(iter(value.uses())).node
+        graph.outputs[place] = Builder(graph, after, [node]).reshape(value, (1, draft.rows, width))
+        draft.outputs[place] = HIDDEN
+    else:
+        _keep_head(draft, value, place, width)
+    remove_dead(graph)
+    return width
+
+
+def _keep_head(draft: Draft, value: ir.Value, place: int, width: int) -> None:
+    graph = draft.graph
+    given = ir.Value(name=HIDDEN, shape=ir.Shape((1, draft.rows, width)), type=value.type)
+    first = next(iter(value.uses())).node
+    graph.inputs.append(given)
+    replace_value(value, Builder(graph, first, [first]).reshape(given, dims(value)))
+    logits = graph.outputs[place]
+    graph.outputs.clear()
+    graph.outputs.append(logits)
+    draft.outputs[:] = [LOGITS]
+    remove_dead(graph)
+    for unused in [v for v in graph.inputs if v is not given]:
+        graph.inputs.remove(unused)
+    draft.shapes = {given: dims(given)}

@@ -1,0 +1,130 @@
+"""Finds the meaning of every step-only value that the rest of a language model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from npuc.frontend.errors import ModelRefused, Problems
+from npuc.graph.dims import InputDims
+from npuc.graph.evaluate import OutOfTable
+from npuc.graph.infer import Inference
+from npuc.graph.nodes import label
+from npuc.graph.recognise.classify import Constant, Mask, Meaning, Table, Unrecognised, classify
+from npuc.graph.recognise.probe import Point, Prober
+from npuc.graph.recognise.stepset import Frontier, step_frontier
+from npuc.graph.roles import Role
+from npuc.graph.sizes import Bound, Sizes
+
+_SMALL = ((0, 3), (7, 3), (5, 4), (6, 1), (0, 1))
+"""(n_past, rows) of the small probes. Sums and differences are distinct, so that no extent can be taken for another."""
+
+
+@dataclass(frozen=True)
+class StepValues:
+    """The frontier of a model and what each value of it means. prober: evaluates the constants for an entry's rows."""
+
+    frontier: tuple[Frontier, ...]
+    prober: Prober
+
+    def meanings(self, sizes: Sizes, limit: int | None, report: list[str]) -> dict[str, Meaning]:
+        """Meaning of each frontier value by name, proven on small probes and the real sizes.
+
+        limit: positions that the model's tables have. Raises ModelRefused naming each value that fits no class.
+        """
+        rows = sizes.capacity + sizes.chunk
+        points = _points(sizes, self.prober.fixed_rows, limit)
+        result: dict[str, Meaning] = {}
+        problems = Problems()
+        for item in self.frontier:
+            value = item.value
+            try:
+                meaning = classify(
+                    value, lambda point, v=value: self.prober.evaluate(v, point), points, rows, limit or rows
+                )
+            except Unrecognised as reason:
+                readers = ", ".join(label(node) for node, _ in item.uses[:2])
+                problems.add(f"value {value.name!r}, read by {readers}, follows from positions or the attention mask, but {reason}")
+                continue
+            result[value.name or ""] = meaning
+        problems.refuse()
+        report.extend(_lines(result))
+        return result
+
+    def position_bound(self, wanted: int) -> Bound | None:
+        """The number of positions that the model's tables have, if that is less than `wanted`."""
+        failure = self._failure(wanted - 1)
+        if failure is None:
+            return None
+        good, bad = -1, wanted - 1
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            error = self._failure(middle)
+            if error is None:
+                good = middle
+            else:
+                bad, failure = middle, error
+        if good < 0:
+            raise ModelRefused([f"{failure} already at the first position"])
+        return Bound(good + 1, f"a position table of the model has ({failure})")
+
+    def _failure(self, position: int) -> OutOfTable | None:
+        rows = self.prober.fixed_rows or 1
+        for item in self.frontier:
+            try:
+                self.prober.evaluate(item.value, Point(max(0, position - rows + 1), rows))
+            except OutOfTable as error:
+                return error
+        return None
+
+
+def step_values(dims: InputDims, inference: Inference) -> StepValues:
+    """The frontier of a pure, normalised language model."""
+    contents = {name for name, role in dims.roles.inputs.items() if role in (Role.MASK, Role.POSITIONS)}
+    prober = Prober(dims.graph, dims.roles, dims.shapes, inference, dims.fixed_rows)
+    return StepValues(tuple(step_frontier(dims.graph, contents)), prober)
+
+
+def _points(sizes: Sizes, fixed_rows: int | None, limit: int | None) -> list[Point]:
+    real = [(sizes.prefill_capacity, sizes.chunk), (0, sizes.chunk), *((c - 1, 1) for c in sizes.capacities)]
+    pairs = [*_SMALL, *real]
+    if fixed_rows is not None:
+        pairs = [(n_past, fixed_rows) for n_past, _ in pairs]
+    bound = sizes.capacity + sizes.chunk if limit is None else limit
+    kept = [Point(n_past, rows) for n_past, rows in dict.fromkeys(pairs) if n_past + rows <= bound]
+    return kept or [Point(0, fixed_rows or 1)]
+
+
+def _lines(meanings: dict[str, Meaning]) -> list[str]:
+    lines = []
+    for name, meaning in meanings.items():
+        match meaning:
+            case Table(table=table):
+                lines.append(f"{name}: a row per position, {list(table.shape)}")
+            case Mask(causal=causal, window=window, padding=padding):
+                kind = f"causal, window {window}" if window else "causal" if causal else "every column visible"
+                lines.append(f"{name}: mask, {kind}{'' if padding else ', does not look at padding'}")
+            case Constant():
+                lines.append(f"{name}: the same for every step")
+    return lines
+
+
+def constants(values: StepValues, meanings: dict[str, Meaning], point: Point) -> dict[str, np.ndarray]:
+    """Contents of the values that are Constant, for an entry's rows."""
+    return {
+        item.value.name or "": values.prober.evaluate(item.value, point)
+        for item in values.frontier
+        if isinstance(meanings[item.value.name or ""], Constant)
+    }
+
+
+def uses_by_name(frontier: Sequence[Frontier]) -> dict[str, list[tuple[str, int]]]:
+    """Readers of frontier values as (name of the reader's first output, input index), which survive a clone."""
+    return {f.value.name or "": [(_key(node), index) for node, index in f.uses] for f in frontier}
+
+
+def _key(node: ir.Node) -> str:
+    return node.outputs[0].name or ""

@@ -1,0 +1,187 @@
+"""What a step-only value is: a constant, a table with a row per position, or a mask. Proven on all probes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from npuc.graph.recognise.probe import Point
+
+Evaluate = Callable[[Point], np.ndarray]
+
+_SMALL_PROBE = 16
+
+MASKED_BELOW = -1e4
+"""An additive mask value at or below this hides a column: exp of it is 0 in every format the scores may have."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The same content for every n_past; it may depend on the number of rows."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Row i of the value is table[n_past + i]. axis: of the rows in the value. table: [positions, ...others]."""
+
+    axis: int
+    table: np.ndarray
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A value per (row, column): `visible` where the row may see the column, else `hidden`.
+
+    rank: of the value. rows: whether it has an axis of rows (else one row serves all). causal: row i sees the past and
+    the new rows up to i; without it every column is visible. window: columns a row sees, itself included, 0 for all.
+    padding: whether a zero in the attention mask hides its column.
+    """
+
+    rank: int
+    rows: bool
+    causal: bool
+    window: int
+    visible: np.generic
+    hidden: np.generic
+    padding: bool
+
+
+Meaning = Constant | Table | Mask
+
+
+class Unrecognised(Exception):
+    """No class fits; the message says why the nearest one does not."""
+
+
+def classify(value: ir.Value, evaluate: Evaluate, points: Sequence[Point], table_rows: int, limit: int) -> Meaning:
+    """The meaning of a step-only value.
+
+    points: small probes first, then the real sizes. table_rows: rows that a position table must have. limit: positions
+    that the model can be asked for; rows of a table beyond it repeat the last one. Raises Unrecognised.
+    """
+    results = [(point, evaluate(point)) for point in points]
+    if _same_for_equal_rows(results):
+        return Constant()
+    if all(result.ndim and result.shape[-1] == point.total for point, result in results):
+        return _mask(results, evaluate)
+    if _shapes_follow_rows_alone(results):
+        return _table(results, evaluate, table_rows, limit)
+    shapes = "; ".join(f"n_past {p.n_past}, rows {p.rows}: {list(r.shape)}" for p, r in results[:3])
+    raise Unrecognised(f"its shape is neither that of a table of positions nor that of a mask ({shapes})")
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+
+
+def _same_for_equal_rows(results: list[tuple[Point, np.ndarray]]) -> bool:
+    first: dict[int, np.ndarray] = {}
+    return all(_equal(first.setdefault(point.rows, result), result) for point, result in results)
+
+
+def _shapes_follow_rows_alone(results: list[tuple[Point, np.ndarray]]) -> bool:
+    first: dict[int, tuple[int, ...]] = {}
+    return all(first.setdefault(point.rows, result.shape) == result.shape for point, result in results)
+
+
+def _row_axis(results: list[tuple[Point, np.ndarray]]) -> int:
+    for axis in range(results[0][1].ndim):
+        if all(result.shape[axis] == point.rows for point, result in results):
+            return axis
+    raise Unrecognised("it changes with n_past, and no axis of it has the length of the new rows")
+
+
+def _table(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, table_rows: int, limit: int) -> Table:
+    axis = _row_axis(results)
+    known = min(table_rows, limit)
+    fixed = len({point.rows for point, _ in results}) == 1
+    step = results[0][0].rows if fixed else known
+    pieces = [np.moveaxis(evaluate(Point(start, step)), axis, 0) for start in range(0, known - step + 1, step)]
+    table = np.concatenate(pieces)
+    if len(table) < table_rows:
+        table = np.concatenate([table, np.repeat(table[-1:], table_rows - len(table), axis=0)])
+    for point, result in results:
+        if point.total <= len(table) and not _equal(np.moveaxis(result, axis, 0), table[point.n_past : point.total]):
+            raise Unrecognised(f"with n_past {point.n_past} and {point.rows} rows its rows differ from those of the same "
+                               "positions computed at once: a row depends on more than its position")
+    return Table(axis, np.ascontiguousarray(table))
+
+
+def visible_columns(point: Point, causal: bool, window: int) -> np.ndarray:
+    """bool [rows, n_past + rows]: what a row may see."""
+    row = point.n_past + np.arange(point.rows)[:, None]
+    column = np.arange(point.total)[None, :]
+    seen = (column <= row) if causal else np.ones((point.rows, point.total), bool)
+    return seen & (column > row - window) if window else seen
+
+
+def _mask(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate) -> Mask:
+    rank = results[0][1].ndim
+    has_rows = rank > 1 and all(result.shape[-2] == point.rows for point, result in results)
+    planes = [(point, _plane(result, point.rows, has_rows)) for point, result in results]
+    padded = _padded_plane(results, evaluate, has_rows)
+    visible, hidden = _two_values([plane for _, plane in planes], padded[1])
+    patterns = [(point, plane == visible) for point, plane in planes]
+    causal, window = _pattern(patterns)
+    point, plane = padded
+    expected = visible_columns(point, causal, window)
+    expected[:, list(point.hidden)] = False
+    return Mask(rank, has_rows, causal, window, visible, hidden, _equal(plane == visible, expected))
+
+
+def _plane(result: np.ndarray, rows: int, has_rows: bool) -> np.ndarray:
+    """The [rows, columns] that all leading axes share; one row that serves all is repeated."""
+    flat = result.reshape(-1, rows if has_rows else 1, result.shape[-1])
+    if not all(_equal(flat[0], plane) for plane in flat[1:]):
+        raise Unrecognised("it has a column per token, but differs from head to head (a position bias such as ALiBi is "
+                           "supported by no rule)")
+    return np.broadcast_to(flat[0], (rows, result.shape[-1]))
+
+
+def _padded_plane(
+    results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, has_rows: bool
+) -> tuple[Point, np.ndarray]:
+    """A small probe with a zero in the attention mask at its last past column."""
+    n_past, rows = max((point.n_past, point.rows) for point, _ in results if point.total <= _SMALL_PROBE)
+    point = Point(n_past, rows, hidden=(n_past - 1,))
+    return point, _plane(evaluate(point), rows, has_rows)
+
+
+def _two_values(planes: list[np.ndarray], padded: np.ndarray) -> tuple[np.generic, np.generic]:
+    """The value of a visible and of a hidden column. Every row sees itself, so the last element of a plane is visible."""
+    visible = planes[0][-1, -1]
+    if planes[0].dtype == np.bool_:
+        return visible, np.logical_not(visible)
+    others = np.concatenate([plane[plane != visible] for plane in planes])
+    if others.size == 0:
+        others = padded[padded != visible]
+    if others.size == 0:
+        return visible, np.finfo(np.float32).min.astype(planes[0].dtype)
+    if bool((others == others[0]).all()):
+        return visible, others[0]
+    if visible == 0 and bool((others <= MASKED_BELOW).all()):
+        return visible, others.min()
+    raise Unrecognised("it has a column per token and more than two different values: no mask of visible and hidden "
+                       "columns (a position bias such as ALiBi is supported by no rule)")
+
+
+def _pattern(patterns: list[tuple[Point, np.ndarray]]) -> tuple[bool, int]:
+    """(causal, window) that explains every plane."""
+    window = _window(patterns)
+    for causal, size in ((True, 0), (True, window), (False, 0)):
+        if all(_equal(seen, visible_columns(point, causal, size)) for point, seen in patterns):
+            return causal, size
+    point, seen = next((p, s) for p, s in patterns if not _equal(s, visible_columns(p, True, window)))
+    rows = "; ".join("".join("x" if cell else "." for cell in row[-24:]) for row in seen[:4])
+    raise Unrecognised(f"it has a column per token, but is neither causal nor a sliding window (tried {window}) with n_past "
+                       f"{point.n_past} and {point.rows} rows: {rows}")
+
+
+def _window(patterns: list[tuple[Point, np.ndarray]]) -> int:
+    """Columns that the last row of the longest plane sees, or 0 if it sees all."""
+    point, seen = max(patterns, key=lambda r: r[0].total)
+    count = int(seen[-1].sum())
+    return count if count < point.total else 0

@@ -1,0 +1,84 @@
+"""Evaluates step-only values for a chosen number of past tokens and new rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from npuc.frontend.errors import ModelRefused
+from npuc.graph.infer import Dims, Fact, Inference
+from npuc.graph.interpret import Interpreter, input_facts
+from npuc.graph.roles import Role, Roles
+
+InputShapes = Callable[[int, int], dict[ir.Value, Dims]]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A step: n_past tokens in the cache, rows new ones. hidden: past columns with a zero in the attention mask."""
+
+    n_past: int
+    rows: int
+    hidden: tuple[int, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return self.n_past + self.rows
+
+
+class Prober:
+    """Evaluates values of one graph. shapes: (n_past, rows) -> shapes of all graph inputs. fixed_rows: rows a run that
+    the graph insists on, or None."""
+
+    def __init__(
+        self, graph: ir.Graph, roles: Roles, shapes: InputShapes, inference: Inference, fixed_rows: int | None
+    ) -> None:
+        self.fixed_rows = fixed_rows
+        self._roles = roles
+        self._shapes = shapes
+        self._inference = inference
+        self._order = {node: index for index, node in enumerate(graph)}
+        self._ancestors: dict[ir.Value, list[ir.Node]] = {}
+
+    def evaluate(self, value: ir.Value, point: Point) -> np.ndarray:
+        """The content of a step-only value. Raises OutOfTable or EvaluationError as the evaluator does."""
+        facts = input_facts(self._shapes(point.n_past, point.rows))
+        for graph_input, fact in list(facts.items()):
+            facts[graph_input] = self._with_content(graph_input, fact, point)
+        interpreter = Interpreter(self._inference, facts)
+        interpreter.run(self._nodes_behind(value))
+        tensor = interpreter.fact(value).tensor
+        if tensor is None:
+            raise ModelRefused([f"value {value.name!r} follows from shapes and positions alone, but it cannot be "
+                                "evaluated: an operator behind it has no evaluator"])
+        return tensor.numpy()
+
+    def _with_content(self, value: ir.Value, fact: Fact, point: Point) -> Fact:
+        role = self._roles.inputs.get(value.name or "")
+        assert fact.shape is not None
+        if role is Role.MASK:
+            content = np.ones([d or 1 for d in fact.shape], fact.dtype.numpy())
+            content[..., list(point.hidden)] = 0
+        elif role is Role.POSITIONS:
+            positions = np.arange(point.n_past, point.total).astype(fact.dtype.numpy())
+            content = np.broadcast_to(positions, [d or 1 for d in fact.shape])
+        else:
+            return fact
+        return Fact(fact.dtype, content.shape, ir.Tensor(content))
+
+    def _nodes_behind(self, value: ir.Value) -> Sequence[ir.Node]:
+        found = self._ancestors.get(value)
+        if found is None:
+            seen: set[ir.Node] = set()
+            stack = [value.producer()]
+            while stack:
+                node = stack.pop()
+                if node is not None and node not in seen:
+                    seen.add(node)
+                    stack.extend(v.producer() for v in node.inputs if v is not None)
+            found = sorted(seen, key=self._order.__getitem__)
+            self._ancestors[value] = found
+        return found

@@ -1,0 +1,108 @@
+"""Static entries: a copy of the pure model for each entry, with a number for every extent of its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from npuc.frontend.errors import ModelRefused, Problems
+from npuc.graph.dims import InputDims
+from npuc.graph.entry import EntryName
+from npuc.graph.infer import Dims
+from npuc.graph.options import BuildOptions
+from npuc.graph.roles import Role
+from npuc.graph.sizes import Sizes
+from npuc.graph.state_info import StateInfo
+
+N_PAST, N_NEW = "n_past", "n_new"
+
+
+@dataclass
+class Draft:
+    """An entry on its way. model: its own copy. shapes: of its graph inputs. n_past: the scalar input, in a language
+    model. outputs: names that the graph outputs have at the end, in order."""
+
+    name: EntryName
+    rows: int
+    capacity: int
+    model: ir.Model
+    shapes: dict[ir.Value, Dims]
+    n_past: ir.Value | None = None
+    outputs: list[str] = field(default_factory=list)
+
+    @property
+    def graph(self) -> ir.Graph:
+        return self.model.graph
+
+    @property
+    def label(self) -> str:
+        return f"generate.{self.capacity}" if self.name == "generate" else self.name
+
+
+def llm_drafts(model: ir.Model, dims: InputDims, sizes: Sizes) -> list[Draft]:
+    """Copies for prefill, each generate capacity, and head (the last row of a generate step)."""
+    one = dims.fixed_rows or 1
+    wanted: list[tuple[EntryName, int, int]] = [("prefill", sizes.chunk, sizes.prefill_capacity)]
+    wanted += [("generate", one, capacity) for capacity in sizes.capacities]
+    wanted.append(("head", one, sizes.capacities[0]))
+    return [_llm_draft(model, dims, *what) for what in wanted]
+
+
+def _llm_draft(model: ir.Model, dims: InputDims, name: EntryName, rows: int, capacity: int) -> Draft:
+    copy = model.clone()
+    copy.graph.meta.clear()
+    by_name = {value.name: value for value in copy.graph.inputs}
+    shapes = {by_name[value.name]: shape for value, shape in dims.shapes(capacity, rows).items()}
+    n_past, n_new = (
+        ir.Value(name=key, shape=ir.Shape([]), type=ir.TensorType(ir.DataType.INT64)) for key in (N_PAST, N_NEW)
+    )
+    copy.graph.inputs.extend([n_past, n_new])
+    shapes.update({n_past: (), n_new: ()})
+    return Draft(name, rows, capacity, copy, shapes, n_past, [value.name or "" for value in copy.graph.outputs])
+
+
+def drop_step_inputs(draft: Draft, roles: Mapping[str, Role]) -> None:
+    """Takes attention mask and positions out of an entry's inputs; their meaning is in tables and masks by now."""
+    problems = Problems()
+    for value in [v for v in draft.graph.inputs if roles.get(v.name or "") in (Role.MASK, Role.POSITIONS)]:
+        if value.uses():
+            readers = ", ".join(use.node.name or "" for use in value.uses()[:2])
+            problems.add(f"graph input {value.name!r} is still read by {readers} after positions and masks were recognised")
+        else:
+            draft.graph.inputs.remove(value)
+            del draft.shapes[value]
+    problems.refuse()
+
+
+def main_draft(model: ir.Model, states: list[StateInfo], options: BuildOptions) -> Draft:
+    """The one entry of a graph that is no language model.
+
+    Raises ModelRefused naming every dim without a value, with `--dim NAME=VALUE`.
+    """
+    copy = model.clone()
+    copy.graph.meta.clear()
+    growing = {state.input: state for state in states if state.growing_axis is not None}
+    problems = Problems()
+    shapes: dict[ir.Value, Dims] = {}
+    for value in copy.graph.inputs:
+        if value.shape is None:
+            raise ModelRefused([f"graph input {value.name!r} has no shape; only inputs of known rank are supported"])
+        shape: list[int] = []
+        state = growing.get(value.name)
+        for axis, extent in enumerate(value.shape):
+            name = extent.value if isinstance(extent, ir.SymbolicDim) else None
+            if isinstance(extent, int):
+                shape.append(extent)
+            elif state is not None and axis == state.growing_axis and state.max_rows is not None:
+                shape.append(state.max_rows)
+            elif name in options.dims:
+                shape.append(options.dims[str(name)])
+            else:
+                what = f"dim {name!r}" if name else f"axis {axis}, which has no name,"
+                problems.add(f"{what} of input {value.name!r} has no value; give it with --dim {name or 'NAME'}=VALUE")
+                shape.append(1)
+        shapes[value] = tuple(shape)
+    problems.refuse()
+    return Draft("main", 0, 0, copy, shapes, None, [value.name or "" for value in copy.graph.outputs])

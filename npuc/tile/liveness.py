@@ -1,0 +1,33 @@
+"""Which operations of a trace matter, and where each value is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from npuc.tile.trace import Fill, Mma, Recorded, Store, TraceOp, operands
+
+Uses = dict[int, list[int]]
+
+
+def live_operations(ops: Sequence[Recorded]) -> tuple[list[Recorded], Uses]:
+    """The operations that stores, fills and accumulations need, and for each value id the positions that read it."""
+    needed: set[int] = set()
+    kept: list[Recorded] = []
+    for recorded in reversed(ops):
+        if _has_effect(recorded.op) or _result(recorded.op) in needed:
+            needed.update(value.id for value in operands(recorded.op))
+            kept.append(recorded)
+    kept.reverse()
+    uses: Uses = {}
+    for position, recorded in enumerate(kept):
+        for value in operands(recorded.op):
+            uses.setdefault(value.id, []).append(position)
+    return kept, uses
+
+
+def _has_effect(op: TraceOp) -> bool:
+    return isinstance(op, (Store, Fill)) or (isinstance(op, Mma) and op.acc is not None)
+
+
+def _result(op: TraceOp) -> int | None:
+    return None if isinstance(op, (Store, Fill)) or op.out is None else op.out.id

@@ -1,0 +1,1 @@
+"""Executes the records of an image on byte-accurate memory."""

@@ -1,0 +1,78 @@
+"""Executes DPU records: exact matrix products with scale, table and clamp.
+
+    r = round_f32(sum_l a[b, i, l] * b[b, j, l])            the exact sum, rounded once
+    r = r * scale;  r = r * table[j].scale + table[j].bias;  r = clamp(r)      each step rounded to f32
+    c = c + r where the record accumulates, then rounded to c's type
+
+An integer product that goes into an integer result without scale, table and clamp keeps its int64 sum, saturated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from npurt import numerics
+from npurt.abi.dtypes import DType
+from npurt.abi.records import DPU, DPU_TABLE, DpuFlag
+from npurt.exec.memory import Bases
+
+Array = np.ndarray
+
+
+def prepare_dpu(record: np.void, bases: Bases) -> Callable[[], None]:
+    """A call that does what one record of npurt.abi.records.DPU says, on the memory behind `bases`."""
+    fields = dict(zip(DPU.names or (), record.tolist(), strict=True))
+    flags = DpuFlag(fields["flags"])
+    swapped = DpuFlag.B_KN in flags
+    m, n, k = fields["m"], fields["n"], fields["k"]
+    a, a_type = _matrix(fields, "a", m, k, bases)
+    b, b_type = _matrix(fields, "b", *((k, n) if swapped else (n, k)), bases)
+    c, c_type = _matrix(fields, "c", m, n, bases)
+    load = numerics.load_f64 if a_type.is_float else numerics.load
+    finish = _finisher(fields, flags, n, bases)
+    adds = DpuFlag.ACCUMULATE in flags
+    keeps_integer = finish is None and not a_type.is_float and not c_type.is_float
+
+    def multiply() -> None:
+        result = numerics.mma_exact(load(a, a_type), load(b, b_type), b_kn=swapped)
+        if not keeps_integer:
+            result = result.astype(np.float32, copy=False)
+        if finish is not None:
+            result = finish(result)
+        if adds:
+            result = numerics.load(c, c_type) + result
+        c[...] = numerics.store(result, c_type)
+
+    return multiply
+
+
+def _matrix(fields: dict[str, int], name: str, height: int, width: int, bases: Bases) -> tuple[Array, DType]:
+    """View [batch, height, width] of one operand; elements of a row are adjacent."""
+    dtype = DType(fields[f"{name}_type"])
+    memory, offset = bases(fields[f"{name}_base"], fields[f"{name}_offset"])
+    stride = (fields[f"{name}_batch"], fields[f"{name}_stride"], dtype.nbytes)
+    return np.ndarray((fields["batch"], height, width), dtype.storage, memory, offset, stride), dtype
+
+
+def _finisher(fields: dict[str, float], flags: DpuFlag, n: int, bases: Bases) -> Callable[[Array], Array] | None:
+    """What happens to the rounded sums, float32 [batch, m, n]; None where nothing does."""
+    scale = np.float32(fields["scale"])
+    scales, has_table, clamps = scale != 1, DpuFlag.TABLE in flags, DpuFlag.CLAMP in flags
+    if not (scales or has_table or clamps):
+        return None
+    low, high = np.float32(fields["clamp_lo"]), np.float32(fields["clamp_hi"])
+    table: Array | None = None
+    if has_table:
+        memory, offset = bases(int(fields["table_base"]), int(fields["table_offset"]))
+        table = np.ndarray((n,), DPU_TABLE, memory, offset)
+
+    def finish(result: Array) -> Array:
+        if scales:
+            result = result * scale
+        if table is not None:
+            result = result * table["scale"] + table["bias"]
+        return np.minimum(np.maximum(result, low), high) if clamps else result
+
+    return finish

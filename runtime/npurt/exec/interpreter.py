@@ -1,0 +1,64 @@
+"""The one interpreter: walks an entry's tasks in order and tells its hooks.
+
+What a task does to memory is itself a hook (`Values`), so that a run for timing or checks needs no data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from npurt.abi.records import Predicate, Step
+from npurt.image import Entry, Tables, TaskRef
+
+
+class Hook(Protocol):
+    """Sees every task. active: its step predicate holds; a task that is not active still waits and posts."""
+
+    def on_start(self, task: TaskRef, active: bool) -> None: ...
+
+    def on_finish(self, task: TaskRef, active: bool) -> None: ...
+
+
+class Values:
+    """Computes. calls: for each task by `TaskRef.index`; a task reads and writes memory when it finishes."""
+
+    def __init__(self, calls: Sequence[Callable[[], None]]) -> None:
+        self._calls = calls
+
+    def on_start(self, task: TaskRef, active: bool) -> None:
+        """Nothing: an engine's reads and writes count as one moment."""
+
+    def on_finish(self, task: TaskRef, active: bool) -> None:
+        if active:
+            self._calls[task.index]()
+
+
+def predicated(entry: Entry, tables: Tables) -> dict[int, tuple[Step, int]]:
+    """Of each task with a predicate, by index: the step field, and the value that it must exceed."""
+    field = {Predicate.PAST_GT: Step.N_PAST, Predicate.NEW_GT: Step.N_NEW}
+    found = {}
+    for task in entry.tasks:
+        record = getattr(tables, task.table)[task.row]
+        if record["pred"] != Predicate.ALWAYS:
+            found[task.index] = field[Predicate(int(record["pred"]))], int(record["pred_value"])
+    return found
+
+
+def run(
+    tasks: Sequence[TaskRef],
+    predicates: Mapping[int, tuple[Step, int]],
+    step: Mapping[Step, int],
+    hooks: Sequence[Hook],
+) -> None:
+    """Runs tasks in the given order. predicates: as `predicated` gives them; step: the values of the step block."""
+    skipped = {index for index, (field, above) in predicates.items() if step[field] <= above}
+    with np.errstate(all="ignore"):
+        for task in tasks:
+            active = task.index not in skipped
+            for hook in hooks:
+                hook.on_start(task, active)
+            for hook in hooks:
+                hook.on_finish(task, active)

@@ -1,0 +1,58 @@
+"""Tensors of the caller to and from the element types of device memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from npurt import numerics
+from npurt.abi.dtypes import DType
+from npurt.errors import DeviceError
+from npurt.metadata import Port
+
+# what a caller gets for each element type of the graph; NumPy has no bf16, so its values come as float32
+_GRAPH = {
+    "f32": np.float32, "f16": np.float16, "bf16": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64,
+    "i8": np.int8, "u8": np.uint8, "bool": np.bool_,
+}  # fmt: skip
+
+
+def check_inputs(entry: str, ports: tuple[Port, ...], inputs: Mapping[str, np.ndarray]) -> None:
+    """DeviceError unless the names are those of the ports and every shape is right."""
+    names = [port.name for port in ports]
+    missing = [name for name in names if name not in inputs]
+    extra = [name for name in inputs if name not in names]
+    if missing or extra:
+        what = f"input {missing[0]!r} is missing" if missing else f"there is no input {extra[0]!r}"
+        raise DeviceError(f"entry {entry}: {what}; its inputs are {', '.join(names) or 'none'}")
+    for port in ports:
+        array = np.asarray(inputs[port.name])
+        if array.shape != port.shape or array.dtype.kind not in "fiub":
+            raise DeviceError(
+                f"entry {entry}, input {port.name!r}: {array.dtype}{list(array.shape)} was given, "
+                f"{port.graph_dtype}{list(port.shape)} is due"
+            )
+
+
+def to_device(values: np.ndarray, dtype: DType) -> np.ndarray:
+    """Values of any NumPy number type as an array of ``dtype.storage``, rounded or saturated once.
+
+    bf16 memory takes raw bits as uint16, or numbers of any other type.
+    """
+    if values.dtype == dtype.storage:
+        return values
+    with np.errstate(all="ignore"):
+        if values.dtype == np.float16:
+            return numerics.store(numerics.load(values, DType.F16), dtype)
+        if values.dtype.kind in "iub" and values.dtype != np.bool_:
+            values = values.astype(np.int64)
+        return numerics.store(values, dtype)
+
+
+def from_device(memory: np.ndarray, dtype: DType, graph_dtype: str) -> np.ndarray:
+    """A copy of device memory (an array of ``dtype.storage``) in the element type of the graph."""
+    with np.errstate(all="ignore"):
+        if memory.dtype == _GRAPH[graph_dtype]:
+            return memory.copy()
+        return numerics.load(memory, dtype).astype(_GRAPH[graph_dtype])

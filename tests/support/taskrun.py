@@ -1,0 +1,134 @@
+"""A reference executor of task graphs: tasks in trace order, on one NumPy byte array for each buffer.
+
+It shares the arithmetic (npurt.numerics, the SHAVE machine) with the device, and nothing else: no placement, no queues,
+no records. What was never written is 0xFF, that is NaN in every float type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from npuc.tasks import Buffer, CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, StepValue, Task, When
+from npurt import numerics
+from npurt.abi.bytecode import ArgMode
+from npurt.abi.dtypes import DType
+from npurt.shave import parse, prepare
+
+Step = Mapping[str, int]
+
+
+class TaskRunner:
+    """Memory of one run. bind() before run() gives buffers their contents; memory[buffer] holds the bytes."""
+
+    def __init__(self) -> None:
+        self.memory: dict[Buffer, np.ndarray] = {}
+        self._programs: dict[bytes, object] = {}
+
+    def bind(self, buffer: Buffer, contents: np.ndarray) -> None:
+        """The buffer's bytes are those of `contents` (C-contiguous), in place."""
+        data = contents.reshape(-1).view(np.uint8)
+        assert data.size == buffer.nbytes and np.shares_memory(data, contents)
+        self.memory[buffer] = data
+
+    def view(self, region: Region, shift: int = 0) -> np.ndarray:
+        """The region as a NumPy view, moved by `shift` bytes. ValueError where it leaves its buffer."""
+        memory = self.bytes_of(region.buffer)
+        return np.ndarray(region.shape, region.dtype.storage, memory, region.offset + shift, region.stride)
+
+    def bytes_of(self, buffer: Buffer) -> np.ndarray:
+        if buffer not in self.memory:
+            self.memory[buffer] = np.full(buffer.nbytes, 0xFF, np.uint8)
+        return self.memory[buffer]
+
+    def run(self, tasks: Sequence[Task], step: Step | None = None) -> None:
+        block = dict(step or {})
+        for task in tasks:
+            if _holds(task.when, block):
+                self._run(task, block)
+
+    def _run(self, task: Task, step: Step) -> None:
+        match task.op:
+            case CopyOp() as op:
+                self._copy(task, op, step)
+            case FillOp(bits=bits):
+                target = self.view(task.writes[0])
+                width = task.writes[0].dtype.nbytes
+                target[...] = np.frombuffer(bits.to_bytes(4, "little")[:width], target.dtype)[0]
+            case GatherOp(bound=bound):
+                table, rows = (self.view(region) for region in task.reads)
+                out = self.view(task.writes[0])
+                for r, row in enumerate(rows):
+                    out[r] = table[row] if 0 <= row < bound else 0
+            case MmaOp() as op:
+                self._mma(task, op)
+            case CallOp() as op:
+                self._call(task, op, step)
+
+    def _copy(self, task: Task, op: CopyOp, step: Step) -> None:
+        source, target = task.reads[0], task.writes[0]
+        assert source.shape == target.shape, (source.shape, target.shape)
+        rows = source.shape[op.row_dim] if source.shape else 1
+        if op.valid is not None:
+            rows = min(max(_value(op.valid, step), 0), rows)
+        data = self._cut(source, op.row_dim, rows, step[op.shift_src] if op.shift_src else 0)
+        out = self._cut(target, op.row_dim, rows, step[op.shift_dst] if op.shift_dst else 0)
+        if task.engine == "dma.in" and op.valid is not None:
+            self.view(target)[...] = 0
+        same = source.dtype is target.dtype
+        out[...] = data if same else numerics.store(numerics.load(data, source.dtype), target.dtype)
+
+    def _cut(self, region: Region, axis: int, rows: int, shift: int) -> np.ndarray:
+        """The first `rows` of a region that starts `shift` rows further on: only these must be inside the buffer."""
+        if not region.shape:
+            return self.view(region)
+        shape = (*region.shape[:axis], rows, *region.shape[axis + 1 :])
+        cut = Region(region.buffer, region.offset, region.dtype, shape, region.stride)
+        return self.view(cut, shift * region.stride[axis]) if cut.elements else np.empty(shape, region.dtype.storage)
+
+    def _mma(self, task: Task, op: MmaOp) -> None:
+        a, b = (numerics.load(self.view(region), region.dtype) for region in task.reads[:2])
+        target = task.writes[0]
+        assert all(
+            len(r.shape) in (2, 3) and (r.shape[-1] <= 1 or r.stride[-1] == r.dtype.nbytes)
+            for r in (*task.reads[:2], target)
+        ), "DPU rows must be adjacent"
+        result = numerics.mma_exact(a, b, op.b_kn)
+        with np.errstate(all="ignore"):
+            if op.scale != 1.0:
+                result = result * np.float32(op.scale)
+            if op.table:
+                rows = self.view(task.reads[2])
+                result = result * rows[:, 0] + rows[:, 1]
+            if op.clamp is not None:
+                result = np.clip(result, np.float32(op.clamp[0]), np.float32(op.clamp[1]))
+            out = self.view(target)
+            if op.accumulate:
+                assert target.dtype is DType.F32 and task.reads[-1] == target
+                result = out + result
+        assert out.shape == result.shape, (out.shape, result.shape)
+        out[...] = numerics.store(result, target.dtype)
+
+    def _call(self, task: Task, op: CallOp, step: Step) -> None:
+        if op.code not in self._programs:
+            self._programs[op.code] = prepare(parse(op.code))
+        program = self._programs[op.code]
+        pointers = []
+        for (kind, value), spec in zip(op.args, program.program.args, strict=True):
+            if spec.mode is ArgMode.SCALAR:
+                number = step[value] if kind == "s" else value
+                pointers.append((np.array([number], np.int32).view(np.uint8), 0))
+                continue
+            region = (task.reads if kind == "r" else task.writes)[value]
+            assert (spec.dtype, spec.shape, spec.stride) == (region.dtype, region.shape, region.stride)
+            pointers.append((self.bytes_of(region.buffer), region.offset))
+        program.bind(pointers)()
+
+
+def _holds(when: When | None, step: Step) -> bool:
+    return when is None or step[when.field] > when.above
+
+
+def _value(value: StepValue, step: Step) -> int:
+    return step[value.field] + value.add
