@@ -1,93 +1,122 @@
 """Matrix products: linear layers, pairs of them that share their input, and products of activations."""
 
+from collections.abc import Callable, Iterator, Sequence
+
 from npuc import tile as t
 from npukernels.blocks import blocks, load_block
 
+Epilogue = Callable[..., t.Tile]
+
 
 class _Rows:
-    """Blocks of rows of an array over all its columns. The last one is kept, so a walk along the other operand is free."""
+    """Blocks of `size` rows of an array. The last one is kept: a walk along the other operand loads it once."""
 
-    def __init__(self, array, size):
-        self.array, self.size, self.first = array, size, None
+    def __init__(self, array: t.Array, size: int) -> None:
+        self.array, self.size = array, size
+        self._first: t.Index | None = None
 
-    def at(self, first):
-        if first is not self.first:
-            self.first, self.tile = first, t.load(self.array, (first, 0), (self.size, self.array.shape[1]))
-        return self.tile
+    def at(self, first: t.Index) -> t.Tile:
+        """The rows from `first` on, over all columns."""
+        if first is not self._first:
+            self._first, self._tile = first, self.part(first, 0, self.array.shape[1])
+        return self._tile
 
+    def part(self, first: t.Index, column: int, columns: int) -> t.Tile:
+        return t.load(self.array, (first, column), (self.size, columns))
 
-def _summed(x, w, i, j, bm, bn, bk):
-    """The block of x w^T at row i, column j in steps of bk along K, summed on-chip."""
-    acc = None
-    for first in t.range(0, x.shape[1], bk, stages=2):
-        a = t.load(x, (i, first), (bm, bk))
-        b = t.load(w, (j, first), (bn, bk))
-        acc = acc or t.accumulator((a.shape[0], b.shape[0]))
-        t.mma(a, b, acc=acc)
-    return acc.read()
+    def count(self, first: t.Index) -> int:
+        """Rows of the block from `first` on: fewer at the end of the array."""
+        return t.clipped(self.array, (first, 0), (self.size, 1))[0]
 
 
-def _products(x, weights, tables, bm, bn, bk, outer):
+def _product(x: _Rows, w: _Rows, table: _Rows | None, i: t.Index, j: t.Index, bk: int) -> t.Tile:
+    """The block of x w^T at row i, column j; where bk < K in steps along K, summed on-chip."""
+    k = x.array.shape[1]
+    channels = None if table is None else table.at(j)
+    if bk >= k:
+        return t.mma(x.at(i), w.at(j), table=channels)
+    acc = t.accumulator((x.count(i), w.count(j)))
+    for first in t.range(0, k, bk, stages=2):
+        t.mma(x.part(i, first, bk), w.part(j, first, bk), acc=acc)
+    if channels is None:
+        return acc.read()
+    scale, bias = (t.transpose(channels[:, c : c + 1], (1, 0)) for c in (0, 1))
+    return acc.read() * scale + bias
+
+
+def _products(
+    x: t.Array,
+    weights: Sequence[t.Array],
+    tables: Sequence[t.Array | None],
+    sizes: tuple[int, int, int],
+    outer: str,
+) -> Iterator[tuple[tuple[t.Index, t.Index], list[t.Tile]]]:
     """For each block of this program: its row and column, and the block of x w^T for each w.
 
     outer: "n" walks along the rows of x with a block of each w at hand, "m" along the columns with a block of x.
     """
+    bm, bn, bk = sizes
     m, n = x.shape[0], weights[0].shape[0]
     (p,) = t.programs(t.cdiv(n, bn) if outer == "n" else t.cdiv(m, bm))
     start = p * (bn if outer == "n" else bm)
-    x_rows, w_rows = _Rows(x, bm), [_Rows(w, bn) for w in weights]
-    tables = [None if table is None else _Rows(table, bn) for table in tables]
-    for i, j in [(i, start) for i in range(0, m, bm)] if outer == "n" else [(start, j) for j in range(0, n, bn)]:
-        results = []
-        for w, rows, table in zip(weights, w_rows, tables, strict=True):
-            scale_bias = None if table is None else table.at(j)
-            if bk >= x.shape[1]:
-                results.append(t.mma(x_rows.at(i), rows.at(j), table=scale_bias))
-                continue
-            total = _summed(x, w, i, j, bm, bn, bk)
-            if table is not None:
-                total = total * t.transpose(scale_bias[:, 0:1], (1, 0)) + t.transpose(scale_bias[:, 1:2], (1, 0))
-            results.append(total)
-        yield i, j, results
+    rows, columns = _Rows(x, bm), [_Rows(w, bn) for w in weights]
+    channels = [None if table is None else _Rows(table, bn) for table in tables]
+    for step in range(0, m, bm) if outer == "n" else range(0, n, bn):
+        i, j = (step, start) if outer == "n" else (start, step)
+        yield (i, j), [_product(rows, w, c, i, j, bk) for w, c in zip(columns, channels, strict=True)]
 
 
-def _finish(result, epilogue, extra, index, size):
+def _finish(
+    result: t.Tile, epilogue: Epilogue | None, extra: Sequence[t.Array], index: Sequence[t.Index], size: Sequence[int]
+) -> t.Tile:
     return result if epilogue is None else epilogue(result, *(load_block(array, index, size) for array in extra))
 
 
 @t.kernel
-def matmul(x, w, out, table=None, *extra, bm, bn, bk, epilogue=None, outer="n"):
+def matmul(
+    x: t.Array, w: t.Array, out: t.Array, table: t.Array | None = None, *extra: t.Array,
+    bm: int, bn: int, bk: int, epilogue: Epilogue | None = None, outer: str = "n",
+) -> None:  # fmt: skip
     """out[M, N] = epilogue(x[M, K] w[N, K]^T, *extra).
 
     table: f32 [N, 2], scale and bias of each column. extra: arrays that broadcast to [M, N], passed to `epilogue` as
     tiles after the product. bm, bn, bk: block sizes. outer: see _products.
     """
-    for i, j, (result,) in _products(x, [w], [table], bm, bn, bk, outer):
-        t.store(out, (i, j), _finish(result, epilogue, extra, (i, j), (bm, bn)))
+    for index, (result,) in _products(x, [w], [table], (bm, bn, bk), outer):
+        t.store(out, index, _finish(result, epilogue, extra, index, (bm, bn)))
 
 
 @t.kernel
-def matmul_pair(x, w0, w1, out, table0=None, table1=None, *extra, bm, bn, bk, epilogue, outer="n"):
+def matmul_pair(
+    x: t.Array, w0: t.Array, w1: t.Array, out: t.Array, table0: t.Array | None = None, table1: t.Array | None = None,
+    *extra: t.Array, bm: int, bn: int, bk: int, epilogue: Epilogue, outer: str = "n",
+) -> None:  # fmt: skip
     """out[M, N] = epilogue(x w0^T, x w1^T, *extra): a gated layer in one pass, with the two products on-chip."""
-    for i, j, pair in _products(x, [w0, w1], [table0, table1], bm, bn, bk, outer):
-        t.store(out, (i, j), epilogue(*pair, *(load_block(array, (i, j), (bm, bn)) for array in extra)))
+    for index, pair in _products(x, [w0, w1], [table0, table1], (bm, bn, bk), outer):
+        t.store(out, index, epilogue(*pair, *(load_block(array, index, (bm, bn)) for array in extra)))
 
 
 @t.kernel
-def bmm_nk(a, b, out, *extra, bb, bm, bn, scale=1.0, epilogue=None):
+def bmm_nk(
+    a: t.Array, b: t.Array, out: t.Array, *extra: t.Array,
+    bb: int, bm: int, bn: int, scale: float = 1.0, epilogue: Epilogue | None = None,
+) -> None:  # fmt: skip
     """out[B, M, N] = epilogue(scale * a[B, M, K] x b[B, N, K], *extra). A batch of 1 repeats."""
-    p, i, j = blocks(out.shape, (bb, bm, bn))
+    p, i, j = index = blocks(out.shape, (bb, bm, bn))
     left = load_block(a, (p, i, 0), (bb, bm, a.shape[2]))
     right = load_block(b, (p, j, 0), (bb, bn, b.shape[2]))
     result = t.mma(left, right, scale=scale)
-    t.store(out, (p, i, j), _finish(result, epilogue, extra, (p, i, j), (bb, bm, bn)))
+    t.store(out, index, _finish(result, epilogue, extra, index, (bb, bm, bn)))
 
 
 @t.kernel
-def bmm_kn(a, b, out, *extra, bb, bm, bn, scale=1.0, epilogue=None):
+def bmm_kn(
+    a: t.Array, b: t.Array, out: t.Array, *extra: t.Array,
+    bb: int, bm: int, bn: int, scale: float = 1.0, epilogue: Epilogue | None = None,
+) -> None:  # fmt: skip
     """As bmm_nk, with b[B, K, N]."""
-    p, i, j = blocks(out.shape, (bb, bm, bn))
+    p, i, j = index = blocks(out.shape, (bb, bm, bn))
     left = load_block(a, (p, i, 0), (bb, bm, a.shape[2]))
     right = load_block(b, (p, 0, j), (bb, b.shape[1], bn))
     result = t.mma(left, right, kn=True, scale=scale)
-    t.store(out, (p, i, j), _finish(result, epilogue, extra, (p, i, j), (bb, bm, bn)))
+    t.store(out, index, _finish(result, epilogue, extra, index, (bb, bm, bn)))

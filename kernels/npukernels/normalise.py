@@ -3,8 +3,10 @@
 from npuc import tile as t
 from npukernels.blocks import blocks, load_block
 
+Block = tuple[int, ...]
 
-def softmax_rows(x):
+
+def softmax_rows(x: t.Tile) -> t.Tile:
     """Softmax over the last axis; a row of -inf gives zeros."""
     last = x.rank - 1
     top = t.max(x, last)
@@ -14,7 +16,7 @@ def softmax_rows(x):
 
 
 @t.kernel
-def softmax(x, out, *, tile, log=False):
+def softmax(x: t.Array, out: t.Array, *, tile: Block, log: bool = False) -> None:
     """out = softmax of x over the last axis, or its logarithm. tile: block sizes; the last axis is taken whole."""
     index = blocks(x.shape, (*tile[:-1], x.shape[-1]))
     rows = t.load(x, index, (*tile[:-1], x.shape[-1]))
@@ -26,7 +28,10 @@ def softmax(x, out, *, tile, log=False):
 
 
 @t.kernel
-def rmsnorm(x, weight, out, residual=None, total=None, *, eps, tile):
+def rmsnorm(
+    x: t.Array, weight: t.Array, out: t.Array, residual: t.Array | None = None, total: t.Array | None = None,
+    *, eps: float, tile: Block,
+) -> None:  # fmt: skip
     """out = y * rsqrt(mean(y^2) + eps) * weight[N] over the last axis of y = x + residual.
 
     residual, total: arrays like x, or both None; y, rounded to total's type, is stored in `total` and normalised.
@@ -36,14 +41,14 @@ def rmsnorm(x, weight, out, residual=None, total=None, *, eps, tile):
     size = (*tile[:-1], width)
     index = blocks(x.shape, size)
     rows = t.load(x, index, size)
-    if residual is not None:
+    if residual is not None and total is not None:
         rows = (rows + t.load(residual, index, size)).cast(total.dtype)
         t.store(total, index, rows)
     scaled = rows * t.rsqrt(t.sum(rows * rows, rows.rank - 1) / float(width) + eps)
     t.store(out, index, scaled * load_block(weight, index, size))
 
 
-def _layernorm(x, weight, bias, out, eps, tile):
+def _layernorm(x: t.Array, weight: t.Array, bias: t.Array | None, out: t.Array, eps: float, tile: Block) -> None:
     width = x.shape[-1]
     size = (*tile[:-1], width)
     index = blocks(x.shape, size)
@@ -55,12 +60,12 @@ def _layernorm(x, weight, bias, out, eps, tile):
 
 
 @t.kernel
-def layernorm(x, weight, bias, out, *, eps, tile):
+def layernorm(x: t.Array, weight: t.Array, bias: t.Array, out: t.Array, *, eps: float, tile: Block) -> None:
     """out = (x - mean) * rsqrt(variance + eps) * weight[N] + bias[N] over the last axis."""
     _layernorm(x, weight, bias, out, eps, tile)
 
 
 @t.kernel
-def layernorm_plain(x, weight, out, *, eps, tile):
+def layernorm_plain(x: t.Array, weight: t.Array, out: t.Array, *, eps: float, tile: Block) -> None:
     """layernorm without a bias."""
     _layernorm(x, weight, None, out, eps, tile)

@@ -1,9 +1,13 @@
 """Reductions over one or several axes, and running sums."""
 
+from collections.abc import Callable
+
 from npuc import tile as t
 from npukernels.blocks import blocks
 
-OPERATIONS = {
+Block = tuple[int, ...]
+
+OPERATIONS: dict[str, Callable[[t.Tile, int, float], t.Tile]] = {
     "sum": lambda x, axis, count: t.sum(x, axis),
     "mean": lambda x, axis, count: t.sum(x, axis) / count,
     "max": lambda x, axis, count: t.max(x, axis),
@@ -15,14 +19,15 @@ OPERATIONS = {
     "argmax": lambda x, axis, count: t.argmax(x, axis),
     "argmin": lambda x, axis, count: t.argmin(x, axis),
 }
+"""What `reduce` knows: a function of a tile, the axis and the number of elements along it (float for float tiles)."""
 
 
 @t.kernel
-def reduce(x, out, *, op, axes=None, tile):
-    """out = op of x over `axes` (None: the last), which out keeps with size 1. op: a key of OPERATIONS; argmax and argmin give i32.
+def reduce(x: t.Array, out: t.Array, *, op: str, axes: tuple[int, ...] | None = None, tile: Block) -> None:
+    """out = op of x over `axes` (None: the last), which out keeps with size 1. argmax and argmin give i32.
 
-    Ties of argmax and argmin: the lowest index (over several axes, in row-major order). tile: block sizes, whole along
-    `axes`.
+    Ties of argmax and argmin: the lowest index, over several axes in row-major order. tile: block sizes; `axes` are
+    taken whole.
     """
     axes = (x.rank - 1,) if axes is None else axes
     size = [extent if d in axes else block for d, (extent, block) in enumerate(zip(x.shape, tile, strict=True))]
@@ -36,8 +41,13 @@ def reduce(x, out, *, op, axes=None, tile):
 
 
 @t.kernel
-def cumsum(x, out, *, axis=-1, exclusive=False, reverse=False, tile):
-    """out = running sum of x along `axis`: of the elements before (exclusive) or up to each one, from the end (reverse)."""
+def cumsum(
+    x: t.Array, out: t.Array, *, axis: int = -1, exclusive: bool = False, reverse: bool = False, tile: Block
+) -> None:
+    """out = sums of x along `axis` up to each element, without it if exclusive, from the end if reverse.
+
+    tile: block sizes; `axis` is taken whole.
+    """
     axis %= x.rank
     size = [extent if d == axis else block for d, (extent, block) in enumerate(zip(x.shape, tile, strict=True))]
     index = blocks(x.shape, size)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from npuc.tile import ArrayType, Kernel
@@ -9,22 +10,27 @@ from npukernels import attention, elementwise, matmul, normalise, reduce, rotary
 
 Types = Sequence[ArrayType | None]
 Sizes = dict[str, Any]
+Candidates = Callable[..., Iterator[Sizes]]
 PANEL = 16  # output channels that the DPU writes at once: blocks of columns are multiples of it
+MAX_STEPS = 64  # blocks that one program may unroll along the inner axis
+STRIDED = 1.1  # assumed: parts of rows load a little slower than whole ones
+TASK_BYTES = 20_000  # what a transfer's latency of 300 ns is worth at 68 GB/s (npu40xx.toml)
 
 
 @dataclass(frozen=True)
 class KernelSpec:
     """A kernel of the library.
 
-    family: what it is for; form: its arrays and their shapes. candidates(types, params): tile-size parameters for
-    arrays of these types under the other parameters, in the order in which they should be tried.
+    family: what it is for; form: its arrays and their shapes. candidates(types, params, free=None): tile-size
+    parameters for arrays of these types under the other parameters, in the order in which they should be tried. free:
+    bytes of on-chip memory for local buffers; what cannot fit there is left out where that is easy to see.
     """
 
     name: str
     kernel: Kernel
     family: str
     form: str
-    candidates: Callable[[Types, Mapping[str, Any]], Iterator[Sizes]]
+    candidates: Candidates
 
 
 def get(name: str) -> KernelSpec:
@@ -50,17 +56,40 @@ def _shape(types: Types, number: int) -> tuple[int, ...]:
     return type_.shape
 
 
-def _matrix(types: Types, params: Mapping[str, Any]) -> Iterator[Sizes]:
-    """All of K while any block of columns fits so, few rows last; then K in halves under the smallest block."""
-    (m, k), n = _shape(types, 0), _shape(types, 1)[0]
-    for bm in _halvings(m, PANEL):
-        for bn in _halvings(n, PANEL):
-            yield {"bm": bm, "bn": bn, "bk": k}
-    for bk in list(_halvings(k, PANEL))[1:]:
-        yield {"bm": min(m, PANEL), "bn": min(n, PANEL), "bk": bk}
+def _ddr_bytes(types: Types, number: int) -> int:
+    """Bytes of an array that cross DDR each time it is loaded whole."""
+    type_ = types[number]
+    return 0 if type_ is None or type_.on_chip else type_.elements * type_.dtype.nbytes
 
 
-def _batched(types: Types, params: Mapping[str, Any]) -> Iterator[Sizes]:
+def _matrix(weights: int) -> Candidates:
+    """Blocks for products with `weights` matrices, priced by the bytes they load and by their number of transfers.
+
+    One operand is loaded once, the other once for each block of the first. Equal prices: the larger block first.
+    """
+
+    def candidates(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+        (m, k), n = _shape(types, 0), _shape(types, 1)[0]
+        x_bytes, w_bytes = _ddr_bytes(types, 0), weights * _ddr_bytes(types, 1)
+        priced = []
+        for bm, bn, bk in product(_halvings(m, PANEL), _halvings(n, PANEL), _halvings(k, 8 * PANEL)):
+            local = x_bytes // m * bm * bk // k + w_bytes // n * bn * bk // k + 4 * bm * bn * (bk < k)
+            if free is not None and local > free:
+                continue
+            rows, columns, steps = -(-m // bm), -(-n // bn), -(-k // bk)
+            transfers = rows * columns * (steps * (1 + weights) + (steps > 1)) * TASK_BYTES
+            sizes = {"bm": bm, "bn": bn, "bk": bk}
+            once = 1 if bk == k else rows  # steps along K keep no block of the outer operand
+            price = (x_bytes * columns + w_bytes * once) * (1 if bk == k else STRIDED) + transfers
+            priced.append((price, -bm * bn * bk, {**sizes, "outer": "n"}))
+            if rows > 1 and 1 < columns <= MAX_STEPS and bk == k:
+                priced.append((x_bytes + w_bytes * rows + transfers, -bm * bn * bk, {**sizes, "outer": "m"}))
+        yield from (sizes for _, _, sizes in sorted(priced, key=lambda item: item[:2]))
+
+    return candidates
+
+
+def _batched(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     batch, m, n = _shape(types, 2)
     for bb in _halvings(batch):
         yield {"bb": bb, "bm": m, "bn": n}
@@ -80,65 +109,68 @@ def _shrinking(shape: Sequence[int], fixed: Sequence[int] = ()) -> Iterator[tupl
             yield tuple(size)
 
 
-def _blocks_of_last(types: Types, params: Mapping[str, Any]) -> Iterator[Sizes]:
+def _blocks_of_last(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     return ({"tile": tile} for tile in _shrinking(_shape(types, len(types) - 1)))
 
 
-def _rows(types: Types, params: Mapping[str, Any]) -> Iterator[Sizes]:
+def _rows(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     shape = _shape(types, 0)
     return ({"tile": tile} for tile in _shrinking(shape, (len(shape) - 1,)))
 
 
-def _around_axes(types: Types, params: Mapping[str, Any]) -> Iterator[Sizes]:
+def _around_axes(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     shape = _shape(types, 0)
     axes = params.get("axes") or (params.get("axis", -1),)
     return ({"tile": tile} for tile in _shrinking(shape, [axis % len(shape) for axis in axes]))
 
 
-def _heads_and_rows(types: Types, params: Mapping[str, Any]) -> Iterator[Sizes]:
+def _heads_and_rows(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     return ({"bh": bh, "bc": bc} for bh, bc in _shrinking(_shape(types, 0)[:2]))
 
 
-def _attention(types: Types, params: Mapping[str, Any]) -> Iterator[Sizes]:
-    """Fewer key heads in a program, then shorter key blocks, then fewer rows."""
+def _attention(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    """Fewer key heads in a program, then fewer rows (the scores are what is large), then shorter key blocks."""
     rows, groups = _shape(types, 0)[1], _shape(types, 1)[0]
     past = 0 if types[3] is None else _shape(types, 3)[1]
-    for bk in [size for size in (256, 128, 64, 32) if size < max(past, 1) * 2] or [32]:
-        for count in _halvings(groups):
-            yield {"bm": rows, "groups": count, "bk": bk}
+    block = min(max(past, 1), 256)
+    for count in _halvings(groups):
+        yield {"bm": rows, "groups": count, "bk": block}
     for bm in list(_halvings(rows))[1:]:
-        yield {"bm": bm, "groups": 1, "bk": 64}
+        yield {"bm": bm, "groups": 1, "bk": block}
+    for bk in list(_halvings(block, PANEL))[1:]:
+        yield {"bm": 1, "groups": 1, "bk": bk}
 
 
-def _count(name: str, axis_of: int) -> Callable[[Types, Mapping[str, Any]], Iterator[Sizes]]:
+def _count(name: str, axis_of: int) -> Candidates:
     """One size, along the first axis of an array."""
-    return lambda types, params: ({name: size} for size in _halvings(_shape(types, axis_of)[0]))
+    return lambda types, params, free=None: ({name: size} for size in _halvings(_shape(types, axis_of)[0]))
 
 
-KERNELS: dict[str, KernelSpec] = {
-    spec.name: spec
-    for spec in (
-        KernelSpec("matmul", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]? extra..", _matrix),
-        KernelSpec("matmul_bias", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]", _matrix),
-        KernelSpec("matmul_pair", matmul.matmul_pair, "linear", "x[M,K] w0[N,K] w1[N,K] out[M,N] tables? extra..", _matrix),
-        KernelSpec("bmm_nk", matmul.bmm_nk, "product", "a[B,M,K] b[B,N,K] out[B,M,N] extra..", _batched),
-        KernelSpec("bmm_kn", matmul.bmm_kn, "product", "a[B,M,K] b[B,K,N] out[B,M,N] extra..", _batched),
-        KernelSpec("map", elementwise.elementwise, "elementwise", "inputs.. out", _blocks_of_last),
-        KernelSpec("copy", elementwise.copy, "movement", "x out", _blocks_of_last),
-        KernelSpec("fill", elementwise.fill, "movement", "out", _blocks_of_last),
-        KernelSpec("reduce", reduce.reduce, "reduction", "x[..] out[.., 1]", _around_axes),
-        KernelSpec("cumsum", reduce.cumsum, "reduction", "x[..] out[..]", _around_axes),
-        KernelSpec("softmax", normalise.softmax, "rows", "x[..,N] out[..,N]", _rows),
-        KernelSpec("rmsnorm", normalise.rmsnorm, "rows", "x[..,N] weight[N] out[..,N] residual? total?", _rows),
-        KernelSpec("layernorm", normalise.layernorm, "rows", "x[..,N] weight[N] bias[N] out[..,N]", _rows),
-        KernelSpec("layernorm_plain", normalise.layernorm_plain, "rows", "x[..,N] weight[N] out[..,N]", _rows),
-        KernelSpec("rotary", rotary.rotary, "attention", "x[H,C,D] cos[C,R/2] sin[C,R/2] out[H,C,D]", _heads_and_rows),
-        KernelSpec(
-            "attention", attention.attention, "attention",
-            "q[H,C,D] k_new[G,C,D] v_new[G,C,Dv] k_past[G,N,D]? v_past[G,N,Dv]? out[H,C,Dv]", _attention,
-        ),
-        KernelSpec("gather_rows", rows.gather_rows, "rows", "table[V,..] ids[T] out[T,..]", _count("bt", 1)),
-        KernelSpec("append_rows", rows.append_rows, "state", "new[G,C,D] state[G,N,D]", _count("bg", 0)),
-        KernelSpec("step_rows", rows.step_rows, "state", "table[T,R] out[C,R]", lambda types, params: iter([{}])),
-    )
-}  # fmt: skip
+def _none(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    yield {}
+
+
+_SPECS = (
+    KernelSpec("matmul", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]? extra..", _matrix(1)),
+    KernelSpec("matmul_bias", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]", _matrix(1)),
+    KernelSpec("matmul_pair", matmul.matmul_pair, "linear",
+               "x[M,K] w0[N,K] w1[N,K] out[M,N] table0[N,2]? table1[N,2]? extra..", _matrix(2)),
+    KernelSpec("bmm_nk", matmul.bmm_nk, "product", "a[B,M,K] b[B,N,K] out[B,M,N] extra..", _batched),
+    KernelSpec("bmm_kn", matmul.bmm_kn, "product", "a[B,M,K] b[B,K,N] out[B,M,N] extra..", _batched),
+    KernelSpec("map", elementwise.elementwise, "elementwise", "inputs.. out", _blocks_of_last),
+    KernelSpec("copy", elementwise.copy, "movement", "x out", _blocks_of_last),
+    KernelSpec("fill", elementwise.fill, "movement", "out", _blocks_of_last),
+    KernelSpec("reduce", reduce.reduce, "reduction", "x[..] out[.., 1]", _around_axes),
+    KernelSpec("cumsum", reduce.cumsum, "reduction", "x[..] out[..]", _around_axes),
+    KernelSpec("softmax", normalise.softmax, "rows", "x[..,N] out[..,N]", _rows),
+    KernelSpec("rmsnorm", normalise.rmsnorm, "rows", "x[..,N] weight[N] out[..,N] residual? total?", _rows),
+    KernelSpec("layernorm", normalise.layernorm, "rows", "x[..,N] weight[N] bias[N] out[..,N]", _rows),
+    KernelSpec("layernorm_plain", normalise.layernorm_plain, "rows", "x[..,N] weight[N] out[..,N]", _rows),
+    KernelSpec("rotary", rotary.rotary, "attention", "x[H,C,D] cos[C,R/2] sin[C,R/2] out[H,C,D]", _heads_and_rows),
+    KernelSpec("attention", attention.attention, "attention",
+               "q[H,C,D] k_new[G,C,D] v_new[G,C,Dv] k_past[G,N,D]? v_past[G,N,Dv]? out[H,C,Dv]", _attention),
+    KernelSpec("gather_rows", rows.gather_rows, "rows", "table[V,..] ids[T] out[T,..]", _count("bt", 1)),
+    KernelSpec("append_rows", rows.append_rows, "state", "new[G,C,D] state[G,N,D]", _count("bg", 0)),
+    KernelSpec("step_rows", rows.step_rows, "state", "table[T,R] out[C,R]", _none),
+)  # fmt: skip
+KERNELS: dict[str, KernelSpec] = {spec.name: spec for spec in _SPECS}

@@ -4,7 +4,10 @@ from npuc import tile as t
 
 
 @t.kernel
-def rotary(x, cos, sin, out, *, rotary_dim, interleaved=False, bh, bc):
+def rotary(
+    x: t.Array, cos: t.Array, sin: t.Array, out: t.Array,
+    *, rotary_dim: int, interleaved: bool = False, bh: int, bc: int,
+) -> None:  # fmt: skip
     """Rotates pairs of the first rotary_dim features of x[H, C, D] by the angles of cos, sin[C, rotary_dim / 2].
 
     Pairs are (d, d + rotary_dim / 2), or (2d, 2d + 1) if interleaved; later features are copied. bh, bc: heads and rows

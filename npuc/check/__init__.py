@@ -1,4 +1,6 @@
-"""The independent checker of scheduled programs. It shares no code with the scheduler: what both get wrong, neither sees."""
+"""The independent checker of scheduled programs. It shares no code with the scheduler: what both get wrong, neither
+sees.
+"""
 
 from npuc.check.checker import BarrierLimits, CheckFailed, check, check_within, require
 from npuc.check.finding import Finding

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BarrierLimits:
-    """ids: physical barriers of the target; slots: most producers, and most consumers, of one; slots_total: of both together."""
+    """ids: physical barriers of the target; slots: most producers, and most consumers, of one; slots_total: of both
+    together.
+    """
 
     ids: int
     slots: int
@@ -36,7 +38,9 @@ class CheckFailed(Exception):
 
 
 def check(program: EntryProgram, target: Target) -> list[Finding]:
-    """Everything that is wrong with the program on one tile of the target; an empty list is a proof. See `check_within`."""
+    """Everything that is wrong with the program on one tile of the target; an empty list is a proof. See
+    `check_within`.
+    """
     barriers = target.barriers
     limits = BarrierLimits(barriers.per_tile, barriers.most_each, barriers.slot_sum)
     return check_machine(program, target) + check_within(program, limits)
@@ -47,7 +51,8 @@ def check_machine(program: EntryProgram, target: Target) -> list[Finding]:
     findings = []
     for index, (task, queue) in enumerate(zip(program.tasks, program.queues, strict=False)):
         if target.queues.get(task.engine) != queue:
-            text = f"task {index} of engine {task.engine} stands in queue {queue}, the target has {target.queues.get(task.engine)}"
+            due = target.queues.get(task.engine)
+            text = f"task {index} of engine {task.engine} stands in queue {queue}, the target has {due}"
             findings.append(Finding("queue", text))
     for memory in program.peaks:
         size = target.on_chip.get(memory)
@@ -60,9 +65,9 @@ def check_machine(program: EntryProgram, target: Target) -> list[Finding]:
 def check_within(program: EntryProgram, limits: BarrierLimits) -> list[Finding]:
     """Everything that is wrong with the program apart from the machine it is for; an empty list is a proof.
 
-    Proven, for every value of the step block: local buffers lie in their memory and share no bytes while live; ids, counts,
-    start_after and slots agree with the tasks; the program runs to completion in every order the device may choose; each such
-    order computes what trace order computes.
+    Proven, for every value of the step block: local buffers lie in their memory and share no bytes while live; ids,
+    counts, start_after and slots agree with the tasks; the program runs to completion in every order the device may
+    choose; each such order computes what trace order computes.
     """
     findings = check_regions(program.tasks)
     findings += check_placement(program.tasks, program.offsets, program.peaks, program.memory_bytes)

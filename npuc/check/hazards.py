@@ -1,9 +1,9 @@
 """Proof that no two unordered tasks touch a common byte of which one writes.
 
-For each task the tasks before it in trace order that may still run are, in each other queue, one run of neighbours: those
-that happen-before (npuc.check.order) does not know as complete. Their regions are compared with the task's own, first by
-span, then by the exact bytes. As all orderings point forward in trace order, nothing found means: every execution that the
-device may choose computes what trace order computes.
+For each task the tasks before it in trace order that may still run are, in each other queue, one run of neighbours:
+those that happen-before (npuc.check.order) does not know as complete. Their regions are compared with the task's own,
+first by span, then by the exact bytes. As all orderings point forward in trace order, nothing found means: every
+execution that the device may choose computes what trace order computes.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def _space(buffer: Buffer) -> str | int:
 def _starts_at_zero(region: Region, copy: CopyOp) -> bool:
     """Whether the rows that `valid` leaves end at row n_past of the buffer, as far as the region tells.
 
-    A region that begins at row c must be cut to n_past - c. Its row is known modulo the stride of the next outer dimension.
+    A region that begins at row c must be cut to n_past - c. Its row is known modulo the stride of the next outer
+    dimension.
     """
     valid = copy.valid
     assert valid is not None

@@ -1,4 +1,6 @@
-"""Addresses: every local buffer inside its memory, aligned, and never on bytes of another that is live at the same time."""
+"""Addresses: every local buffer inside its memory, aligned, and never on bytes of another that is live at the same
+time.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from npuc.tasks.graph import Buffer, Role, Task
 
 
 def check_regions(tasks: Sequence[Task]) -> list[Finding]:
-    """Regions that leave their buffer, writes of read-only buffers, and local buffers that are read before any write."""
+    """Regions that leave their buffer, writes of read-only buffers, and local buffers read before any write."""
     findings = []
     written: set[Buffer] = set()
     for index, task in enumerate(tasks):
@@ -90,7 +92,8 @@ def _check_overlap(
         at = bisect_left(members, (offset, order))
         for neighbour in members[max(0, at - 1) : at + 1]:
             if neighbour[0] < entry[2] and offset < neighbour[2]:
-                text = f"{buffer} at {offset} and {neighbour[3]} at {neighbour[0]} share bytes and are live at task {first[buffer]}"
+                other = f"{neighbour[3]} at {neighbour[0]}"
+                text = f"{buffer} at {offset} and {other} share bytes and are live at task {first[buffer]}"
                 findings.append(Finding("overlap", text))
         insort(members, entry, key=lambda item: item[:2])
     return findings

@@ -1,8 +1,9 @@
-"""What the device semantics order: proof that the program runs to completion, and what is complete before each task starts.
+"""What the device semantics order: proof that the program runs to completion, and what is complete before each task
+starts.
 
-Once ids have a fixed meaning (npuc.check.table), each condition of the semantics names fixed events: the start and end of a
-task, the programming of a row. All conditions of an event must hold, there are no alternatives; so the program completes in
-every order if and only if the graph of events has no cycle.
+Once ids have a fixed meaning (npuc.check.table), each condition of the semantics names fixed events: the start and
+end of a task, the programming of a row. All conditions of an event must hold, there are no alternatives; so the
+program completes in every order if and only if the graph of events has no cycle.
 """
 
 from __future__ import annotations

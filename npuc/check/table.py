@@ -1,7 +1,8 @@
 """The barrier table against the tasks: which row each id of each task means, and whether the counts agree.
 
-A task with start_after = s sees an id as held by the last row below s with this id: rows are programmed in order, and a row
-cannot lose its id while one of its tasks has not run. So the meaning is fixed, and counts can be compared exactly.
+A task with start_after = s sees an id as held by the last row below s with this id: rows are programmed in order, and
+a row cannot lose its id while one of its tasks has not run. So the meaning is fixed, and counts can be compared
+exactly.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def resolve(
                 held = rows_of.get(number, [])
                 at = bisect_left(held, entry.start_after)
                 if not at:
-                    text = f"task {task} {word} id {number}, which no barrier below its start_after {entry.start_after} holds"
+                    text = f"task {task} {word} id {number}, which none of the {entry.start_after} barriers below holds"
                     findings.append(Finding("barrier-id", text))
                     continue
                 by_task[task].append(held[at - 1])

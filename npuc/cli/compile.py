@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from npuc.cli.options import compile_options, json_option, note, options_of
+from npuc.cli.options import compile_options, json_option, note, options_of, output_option
 
 
 @click.command("compile")
 @click.argument("model", type=click.Path(exists=True, path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), metavar="BLOB", help="The file to write.")
+@output_option("-o", "--output", metavar="BLOB", help="The file to write.")
 @compile_options
 @click.option(
     "--dump-after", type=(str, click.Path(file_okay=False, path_type=Path)), metavar="STEP DIR",

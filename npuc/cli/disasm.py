@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
+from npuc.cli.options import output_option
+
 
 @click.command("disasm")
 @click.argument("blob", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="A file instead of stdout."
-)
+@output_option("-o", "--output", metavar="FILE", help="A file instead of stdout.")
 @click.option("--full", is_flag=True, help="Every record, address and instruction; not for version control.")
 def command(blob: Path, output: Path | None, full: bool) -> None:
     """Print BLOB's whole program as text that is stable enough for version control.

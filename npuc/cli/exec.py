@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from npuc.cli.blobs import blob_for, is_blob
-from npuc.cli.options import compile_option_given, compile_options, mode_option, options_of, settle_mode
+from npuc.cli.options import compile_option_given, compile_options, mode_option, options_of, output_option, settle_mode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     "--input", "input_", required=True, metavar="IN.npz", type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The inputs, by the names of the graph.",
 )  # fmt: skip
-@click.option(
-    "--output", required=True, metavar="OUT.npz", type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write: the outputs, by name.",
-)  # fmt: skip
+@output_option("--output", metavar="OUT.npz", help="The file to write: the outputs, by name.", required=True)
 @click.option("--entry", default="main", show_default=True, help="The entry to run.")
 @click.option("--n-past", type=click.IntRange(min=0), default=0, help="Valid cache rows before the run.")
 @click.option("--n-new", type=click.IntRange(min=1), help="Valid rows of the input.  [default: all]")

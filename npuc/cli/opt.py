@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npuc.cli.options import dim_option, note
+from npuc.cli.options import dim_option, note, output_option
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 @click.command("opt")
 @click.argument("model", type=click.Path(exists=True, path_type=Path))
 @click.option("--step", type=click.Choice(["pairs-to-state"]), required=True, help="The rewrite.")
-@click.option(
-    "-o", "--output", required=True, metavar="X.onnx", type=click.Path(dir_okay=False, path_type=Path),
-    help="The file to write.",
-)  # fmt: skip
+@output_option("-o", "--output", metavar="X.onnx", help="The file to write.", required=True)
 @dim_option
 def command(model: Path, step: str, output: Path, dims: tuple[tuple[str, int], ...]) -> None:
     """Rewrite MODEL by one step and save it as ONNX.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -102,6 +103,18 @@ def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
         state_rows=dict(given["state_rows"]),
         **more,
     )
+
+
+def output_option(*names: str, metavar: str, help: str, required: bool = False) -> Callable[[F], F]:
+    """An option for a file to write. A folder that is not there is refused at once, before any work is done for it."""
+
+    def check(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+        if value is not None and not value.absolute().parent.is_dir():
+            raise click.BadParameter(f"there is no folder {value.parent}")
+        return value
+
+    path = click.Path(dir_okay=False, path_type=Path)
+    return click.option(*names, type=path, callback=check, metavar=metavar, help=help, required=required)
 
 
 json_option = click.option(

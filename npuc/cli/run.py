@@ -16,6 +16,7 @@ from npuc.cli.options import (
     mode_option,
     note,
     options_of,
+    output_option,
     settle_mode,
 )
 
@@ -38,8 +39,8 @@ DEFAULT_MAX_NEW_TOKENS = 128
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the draws; equal seeds give equal answers.")
 @click.option("--stop", multiple=True, metavar="TEXT", help="End the answer before this text. May be repeated.")
 @click.option("--force-ids", metavar="IDS", help="Feed these ids instead of the chosen ones, such as '4 5 6'.")
-@click.option(
-    "--logits", type=click.Path(dir_okay=False, path_type=Path), metavar="F.npz",
+@output_option(
+    "--logits", metavar="F.npz",
     help="Write the logits: prompt [n, vocab] of every prompt position, step [k, vocab] after each fed token; float32.",
 )  # fmt: skip
 @mode_option

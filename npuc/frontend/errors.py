@@ -9,8 +9,7 @@ _SHOWN_PROBLEMS = 20
 
 
 class ModelRefused(Exception):
-    """The model cannot be compiled. `problems` holds one short message each, `source` the name of its file, if known.
-    """
+    """The model cannot be compiled. `problems` holds one short message each, `source` the name of its file, if known."""
 
     exit_code = 3
 

@@ -47,7 +47,8 @@ def _check_counts(node: ir.Node, schema: onnx.defs.OpSchema, problems: Problems)
     given = len(node.inputs)
     if not schema.min_input <= given <= schema.max_input:
         problems.add(
-            f"has {count_text(given, 'input')}, the operator takes {_range(schema.min_input, schema.max_input)}", node_text(node)
+            f"has {count_text(given, 'input')}, the operator takes {_range(schema.min_input, schema.max_input)}",
+            node_text(node),
         )
     if not schema.min_output <= len(node.outputs) <= schema.max_output:
         problems.add(

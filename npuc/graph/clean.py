@@ -48,8 +48,6 @@ def _sweep(graph: ir.Graph) -> bool:
         if new is not None:
             replace_value(output, new)
             changed = True
-    if changed:
-        remove_dead(graph)
     return changed
 
 
@@ -138,8 +136,6 @@ def _merge_equal(graph: ir.Graph) -> bool:
                 if old.uses() or old.is_graph_output():
                     replace_value(old, new)
                     changed = True
-    if changed:
-        remove_dead(graph)
     return changed
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from npuc.frontend.infer import Types
+from npuc.frontend.facts import Types
 from npuc.graph.edit import Names, is_free, redirect
 
 

@@ -177,5 +177,20 @@ def initializer(graph: ir.Graph, array: np.ndarray, name: str) -> ir.Value:
 
 
 def replace_value(old: ir.Value, new: ir.Value) -> None:
-    """Makes every reader of `old`, graph outputs included, read `new`. The outputs get their names back at the end."""
+    """Makes every reader of `old`, graph outputs included, read `new`; what nobody reads then goes. The outputs get
+    their names back at the end."""
     old.replace_all_uses_with(new, replace_graph_outputs=True)
+    remove_unread(old.producer())
+
+
+def remove_unread(node: ir.Node | None) -> None:
+    """Removes a node that nobody reads, and what only it has read."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        if current is None or current.graph is None or any(o.uses() or o.is_graph_output() for o in current.outputs):
+            continue
+        before = [value.producer() for value in current.inputs if value is not None]
+        assert isinstance(current.graph, ir.Graph)
+        current.graph.remove(current, safe=True)
+        stack.extend(before)

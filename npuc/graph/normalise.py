@@ -96,9 +96,10 @@ def stamp(model: ir.Model, version: int = TARGET) -> None:
     """Sets the operator set of a normalised model, in place: 21, or that of the newest operator which set 21 does not
     have.
     """
-    needed = max((LATER_OPS.get(n.op_type, 0) for n in model.graph.all_nodes() if n.domain == ""), default=0)
+    ops = {(node.domain, node.op_type) for node in model.graph.all_nodes()}
+    needed = max((since for op, since in LATER_OPS.items() if ("", op) in ops), default=0)
     model.opset_imports[""] = max(TARGET, needed, version if needed else 0)
-    if any(node.domain == "npuc" for node in model.graph.all_nodes()):
+    if any(domain == "npuc" for domain, _ in ops):
         model.opset_imports["npuc"] = 1
 
 

@@ -12,7 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from npuc.frontend.errors import Problems
-from npuc.frontend.infer import Types
+from npuc.frontend.facts import Types
 from npuc.frontend.text import Dim, dtype_text, node_text, shape_text
 from npuc.graph.constants import constant_value
 

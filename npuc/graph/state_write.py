@@ -54,7 +54,9 @@ def _shape(pair: Pair, dims: Mapping[str, int], problems: Problems) -> list[int]
 
 
 def _write(graph: ir.Graph, pair: Pair, shape: list[int], names: Names) -> ir.Node:
-    """Takes a pair's ports out and puts the Assign last, in place; returns the ReadValue. The values keep their names."""
+    """Takes a pair's ports out and puts the Assign last, in place; returns the ReadValue. The values keep their
+    names.
+    """
     key, before, after = pair.id, pair.before, pair.after
     assert before.dtype is not None
     attributes = [

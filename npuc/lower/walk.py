@@ -51,6 +51,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     nodes = list(graph)
     groups = group_nodes(nodes, frozenset(graph.outputs))
     grouped = members_of(groups)
+    appended = {state.output: state for state in states if state.kind == "append"}
     problems: dict[str, str] = {}
     for node in nodes:
         try:
@@ -62,6 +63,11 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                     problems.setdefault(node.op_type, f"{describe(node)}: no kernel for this op; `npuc ops` lists those there are")
                     continue
                 rule(low, node)
+            for value in node.outputs:
+                # new rows are stored at once: no reader of this entry sees slots from n_past on, and the rows need not
+                # wait on the chip for the end of the entry
+                if value.name in appended and value in low.at:
+                    _append(low, appended[value.name], low.at[value], buffers)
         except LoweringRefused as refused:
             problems.setdefault(node.op_type, refused.problems[0])
         except UnsupportedType as error:
@@ -129,7 +135,7 @@ def _finish(low: Lowering, graph: ir.Graph, entry: EntryGraph, states: list[Stat
     writes: list[tuple[StateSpec, Region]] = []
     for value in graph.outputs:
         state = by_output.get(value.name)
-        if state is None:
+        if state is None or (state.kind == "append" and value.producer() is not None):
             continue
         region = low.region(value)
         whole = buffers[state.id]
@@ -141,13 +147,20 @@ def _finish(low: Lowering, graph: ir.Graph, entry: EntryGraph, states: list[Stat
             region = kept
         writes.append((state, region))
     for state, region in writes:
-        dtype = state_dtype(state, low.storage)
-        stride = views.contiguous_strides(state.shape, dtype.nbytes)
-        target = Region(buffers[state.id], 0, dtype, state.shape, stride)
         if state.kind == "append":
-            low.calls.append(KernelCall("append_rows", (_rank3(region, state), _rank3(target, state)), {}, f"next.{state.id}"))
+            _append(low, state, region, buffers)
         else:
-            _copy(low, f"next.{state.id}", region, target)
+            _copy(low, f"next.{state.id}", region, _whole(low, state, buffers))
+
+
+def _append(low: Lowering, state: StateSpec, rows: Region, buffers: dict[str, Buffer]) -> None:
+    target = _whole(low, state, buffers)
+    low.calls.append(KernelCall("append_rows", (_rank3(rows, state), _rank3(target, state)), {}, f"next.{state.id}"))
+
+
+def _whole(low: Lowering, state: StateSpec, buffers: dict[str, Buffer]) -> Region:
+    dtype = state_dtype(state, low.storage)
+    return Region(buffers[state.id], 0, dtype, state.shape, views.contiguous_strides(state.shape, dtype.nbytes))
 
 
 def _rank3(region: Region, state: StateSpec) -> Region:

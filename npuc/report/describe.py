@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from npuc.report.programs import program_ids
-from npuc.report.reader import Blob, SymbolRow
+from npuc.report.reader import Blob
 from npuc.report.rows import Record
 from npurt.abi import blob
 from npurt.abi.blob import Reloc
 from npurt.abi.dtypes import DType
 from npurt.abi.records import DMA, NO_BASE, BaseKind, DmaOp, DpuFlag, Predicate, Step
+from npurt.elf import Symbol
 
 VALUE, AT = "\0", "\1"
 DIGEST_CHARS = 12
@@ -227,7 +228,7 @@ def _predicate(r: Record) -> tuple[str, tuple[int, ...]]:
     return f" when {'n_past' if r['pred'] == Predicate.PAST_GT else 'n_new'}>{VALUE}", (r["pred_value"],)
 
 
-def _symbol(symbols: Sequence[SymbolRow], index: int) -> str:
+def _symbol(symbols: Sequence[Symbol], index: int) -> str:
     return symbols[index].name if index < len(symbols) else f"symbol{index}"
 
 

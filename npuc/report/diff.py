@@ -52,16 +52,14 @@ def diff(a: str | Path, b: str | Path, fail_on: Sequence[str] = ()) -> DiffResul
 
 
 def load_listing(path: str | Path) -> Listing:
-    """The listing of a blob or of its text."""
+    """The listing of a blob or of its text. Errors: BlobError, OSError."""
+    with Path(path).open("rb") as file:
+        is_blob = file.read(4) == b"\x7fELF"
+    if is_blob:
+        with reading(path) as image:
+            return build_listing(image)
     try:
-        with Path(path).open("rb") as file:
-            is_blob = file.read(4) == b"\x7fELF"
-        if is_blob:
-            with reading(path) as image:
-                return build_listing(image)
         return parse_listing(Path(path).read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise BlobError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise BlobError(f"{path}: neither a blob nor the text of `npuc disasm`") from error
 

@@ -35,8 +35,7 @@ def full_lines(image: Blob) -> Iterator[str]:
         form = f"{section.type_name} flags {section.flags:#x}"
         yield f"section {section.name} {form} {place} {section.memory_class}".rstrip()
     for symbol in image.symbols[1:]:
-        bind = "local" if symbol.local else "global"
-        yield f"symbol {symbol.name} {bind} section {symbol.section:#x} value {symbol.value} size {symbol.size}"
+        yield f"symbol {symbol.name} section {symbol.section:#x} value {symbol.value} size {symbol.size}"
     describer, tasks, barriers = Describer(image), TaskRows(image), records(image.table(blob.NAME_BARRIERS))
     for row, base in enumerate(records(image.table(blob.NAME_BASES))):
         kind = BaseKind(base["kind"]).name.lower()

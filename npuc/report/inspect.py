@@ -100,7 +100,7 @@ def _sections(image: Blob) -> Iterator[dict[str, Any]]:
     config.parse_relocations = False
     parsed = lief.ELF.parse(str(image.path), config)
     if parsed is None:
-        raise BlobError(f"{image.path}: lief cannot parse it; the file is damaged")
+        raise BlobError("lief cannot parse it, the file is damaged")
     for row, section in zip(image.sections[1:], list(parsed.sections)[1:], strict=True):
         yield {
             "name": str(section.name),

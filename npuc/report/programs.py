@@ -23,7 +23,7 @@ def program_lines(image: Blob) -> Iterator[str]:
     """Each program in three lines: its name, its arguments, its opcodes. Only the first two hold sizes, so that a
     change of a tile size changes two lines of each program. BlobError where one does not verify."""
     for name, code in _ordered(image):
-        program = _verified(image, name, code)
+        program = _verified(name, code)
         yield f"program {_label(name, code)}"
         yield f"  args {', '.join(_arg(arg) for arg in program.args)}; trip {program.trip}"
         yield f"  ops {_opcodes(program)}"
@@ -33,14 +33,14 @@ def program_listing(image: Blob) -> Iterator[str]:
     """Each program with every instruction."""
     for name, code in _ordered(image):
         yield f"program {_label(name, code)}  {len(code)} B"
-        yield from (f"  {line}" for line in listing(_verified(image, name, code)).splitlines())
+        yield from (f"  {line}" for line in listing(_verified(name, code)).splitlines())
 
 
-def _verified(image: Blob, name: str, code: bytes) -> Program:
+def _verified(name: str, code: bytes) -> Program:
     try:
         return parse(code)
     except BytecodeError as error:
-        raise BlobError(f"{image.path}: SHAVE program {_label(name, code)}: {error}") from error
+        raise BlobError(f"SHAVE program {_label(name, code)}: {error}") from error
 
 
 def _label(name: str, code: bytes) -> str:

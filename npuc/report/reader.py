@@ -1,7 +1,7 @@
 """Reads a blob for people and tests: sections, symbols and tables as they lie in the file, nothing relocated.
 
-It checks what reading needs (bounds, record sizes, string ends) and no more; whether a blob may run is the loader's to
-say.
+The container is read by `npurt.elf`, which checks bounds and strings, and the version must be one that this npuc knows.
+Whether the program may run is the loader's to say: a blob that it refuses can still be looked at.
 """
 
 from __future__ import annotations
@@ -18,22 +18,43 @@ import numpy as np
 
 from npurt.abi import blob, records
 from npurt.abi.blob import SectionFlag, SectionType
+from npurt.elf import ElfFile, StringTable, Symbol
 from npurt.errors import BlobError
+from npurt.integrity import check_version
+
+_TABLES = {
+    blob.NAME_ENTRIES: (SectionType.NPU_ENTRIES, records.ENTRY),
+    blob.NAME_BASES: (SectionType.NPU_BASES, records.BASE),
+    blob.NAME_BARRIERS: (SectionType.NPU_BARRIERS, records.BARRIER),
+    blob.NAME_DMA: (SectionType.NPU_DMA, records.DMA),
+    blob.NAME_DPU: (SectionType.NPU_DPU, records.DPU),
+    blob.NAME_SHAVE: (SectionType.NPU_SHAVE, records.SHAVE),
+    blob.NAME_SHAVE_KERNELS: (SectionType.NPU_SHAVE_KERNELS, records.SHAVE_KERNEL),
+    blob.NAME_SHAVE_ARGS: (SectionType.NPU_SHAVE_ARGS, records.SHAVE_ARG),
+    blob.NAME_ORIGINS: (SectionType.NPU_ORIGINS, records.ORIGIN),
+    blob.NAME_DIGEST: (SectionType.NPU_DIGEST, blob.SECTION_DIGEST),
+    blob.NAME_RELA_STATIC: (SectionType.RELA, blob.RELA),
+    blob.NAME_RELA_BIND: (SectionType.RELA, blob.RELA),
+    blob.NAME_RELA_STEP: (SectionType.RELA, blob.RELA),
+}
+_MEMORY = {SectionFlag.MEM_FIRMWARE: "firmware", SectionFlag.MEM_DMA: "dma", SectionFlag.MEM_SHAVE: "shave"}
 
 
 @contextmanager
 def reading(path: str | Path) -> Iterator[Blob]:
-    """The blob at `path`; what its tables say wrongly (indices, codes, names that are not there) is a BlobError too."""
-    image = Blob(path)
+    """The blob at `path`. BlobError, one line that starts with the path, where it is none, or where its tables name
+    something that is not there; OSError where the file cannot be read."""
     try:
-        yield image
+        yield Blob(path)
+    except BlobError as error:
+        raise BlobError(f"{path}: {error}") from error
     except (LookupError, ValueError, TypeError, AttributeError) as error:
         raise BlobError(f"{path}: the tables do not fit together, the file is damaged ({error})") from error
 
 
 @dataclass(frozen=True)
 class SectionRow:
-    """One section header. index: its place in the header table; offset, size, align, entsize in bytes."""
+    """One section header. index: its place in the header table; offset, size, align in bytes."""
 
     index: int
     name: str
@@ -42,9 +63,6 @@ class SectionRow:
     offset: int
     size: int
     align: int
-    entsize: int
-    link: int
-    info: int
 
     @property
     def type_name(self) -> str:
@@ -53,57 +71,27 @@ class SectionRow:
     @property
     def memory_class(self) -> str:
         """firmware, dma or shave; "" where no part of the device reads the section."""
-        names = {SectionFlag.MEM_FIRMWARE: "firmware", SectionFlag.MEM_DMA: "dma", SectionFlag.MEM_SHAVE: "shave"}
-        return next((name for flag, name in names.items() if self.flags & flag), "")
-
-
-@dataclass(frozen=True)
-class SymbolRow:
-    """One symbol, by the names of `npurt.abi.blob.SYM`."""
-
-    name: str
-    value: int
-    size: int
-    section: int
-    local: bool
-
-
-_TABLES = {
-    blob.NAME_ENTRIES: records.ENTRY,
-    blob.NAME_BASES: records.BASE,
-    blob.NAME_BARRIERS: records.BARRIER,
-    blob.NAME_DMA: records.DMA,
-    blob.NAME_DPU: records.DPU,
-    blob.NAME_SHAVE: records.SHAVE,
-    blob.NAME_SHAVE_KERNELS: records.SHAVE_KERNEL,
-    blob.NAME_SHAVE_ARGS: records.SHAVE_ARG,
-    blob.NAME_ORIGINS: records.ORIGIN,
-    blob.NAME_DIGEST: blob.SECTION_DIGEST,
-    blob.NAME_RELA_STATIC: blob.RELA,
-    blob.NAME_RELA_BIND: blob.RELA,
-    blob.NAME_RELA_STEP: blob.RELA,
-}
+        return next((name for flag, name in _MEMORY.items() if self.flags & flag), "")
 
 
 class Blob:
-    """A blob on disk, mapped read-only. BlobError where the file is none or is damaged where it is read."""
+    """A blob on disk, mapped read-only. BlobError without the path: use `reading`."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        try:
-            self.data: np.ndarray = np.memmap(self.path, "u1", "r")
-        except (OSError, ValueError) as error:  # an empty file is a ValueError
-            raise BlobError(f"{path}: {error}") from error
-        self.sections = self._sections()
+        if self.path.stat().st_size == 0:
+            raise BlobError("an empty file is no blob")
+        self.data: np.ndarray = np.memmap(self.path, "u1", "r").view(np.ndarray)
+        self.elf = ElfFile(self.data)
+        self.version = check_version(self.elf)
+        self.sections = [*self._sections()]
         self._by_name = {section.name: section for section in self.sections}
-        self.version = self._version()
 
     def section(self, name: str) -> SectionRow:
         """The section of that name; BlobError where there is none."""
-        found = self._by_name.get(name)
-        if found is None:
-            raise BlobError(f"{self.path}: no section {name}")
-        return found
+        if name not in self._by_name:
+            raise BlobError(f"the section {name} is missing")
+        return self._by_name[name]
 
     def content(self, section: SectionRow) -> np.ndarray:
         """Its bytes [size] u1, mapped, not copied; empty for NOBITS."""
@@ -111,88 +99,33 @@ class Blob:
         return self.data[section.offset : section.offset + size]
 
     def table(self, name: str) -> np.ndarray:
-        """The rows of a record table."""
-        section, dtype = self.section(name), _TABLES[name]
-        if section.entsize != dtype.itemsize or section.size % dtype.itemsize:
-            raise BlobError(
-                f"{self.path}: section {name} has records of {section.entsize} bytes in {section.size}, "
-                f"version {blob.ABI_MAJOR}.{blob.ABI_MINOR} has records of {dtype.itemsize}"
-            )
-        return np.frombuffer(self.content(section).tobytes(), dtype)
+        """The rows of a record table, a copy."""
+        return self.elf.table(name, *_TABLES[name])
 
     @cached_property
-    def symbols(self) -> list[SymbolRow]:
+    def symbols(self) -> tuple[Symbol, ...]:
         """All symbols, the null symbol first."""
-        section = self.section(blob.NAME_SYMTAB)
-        rows = np.frombuffer(self.content(section).tobytes(), blob.SYM)
-        strings = self.content(self.section(blob.NAME_STRTAB)).tobytes()
-        return [
-            SymbolRow(self._string(strings, name), value, size, section, local=info >> 4 == 0)
-            for name, info, _, section, value, size in rows.tolist()
-        ]
+        return self.elf.symbols()
 
     @cached_property
     def metadata(self) -> Mapping[str, Any]:
-        try:
-            found = json.loads(self.content(self.section(blob.NAME_META)).tobytes())
-        except ValueError as error:
-            raise BlobError(f"{self.path}: section {blob.NAME_META} is no JSON: {error}") from error
+        found = json.loads(self.elf.content(blob.NAME_META, SectionType.NPU_META))
         if not isinstance(found, dict):
-            raise BlobError(f"{self.path}: section {blob.NAME_META} is no JSON object")
+            raise BlobError(f"section {blob.NAME_META} is no JSON object")
         return found
 
     @cached_property
-    def _names(self) -> bytes:
-        return self.content(self.section(blob.NAME_NAMES)).tobytes()
+    def _names(self) -> StringTable:
+        return self.elf.strings(blob.NAME_NAMES)
 
     def name(self, offset: int) -> str:
-        """A string of .npu.names."""
-        return "" if offset == records.NO_NODE else self._string(self._names, offset)
+        """A string of .npu.names; "" for NO_NODE."""
+        return "" if offset == records.NO_NODE else self._names[offset]
 
-    def _string(self, strings: bytes, offset: int) -> str:
-        end = strings.find(b"\0", offset)
-        if offset >= len(strings) or end < 0:
-            raise BlobError(f"{self.path}: a name at offset {offset} lies outside its string table")
-        return strings[offset:end].decode("utf-8", "replace")
-
-    def _sections(self) -> list[SectionRow]:
-        size = len(self.data)
-        if size < blob.EHDR.itemsize or self.data[:4].tobytes() != b"\x7fELF":
-            raise BlobError(f"{self.path}: not an ELF file; a blob is written by `npuc compile`")
+    def _sections(self) -> Iterator[SectionRow]:
         header = np.frombuffer(self.data[: blob.EHDR.itemsize].tobytes(), blob.EHDR)[0]
-        if int(header["e_machine"]) != blob.E_MACHINE or int(header["e_shentsize"]) != blob.SHDR.itemsize:
-            machine = int(header["e_machine"])
-            raise BlobError(f"{self.path}: an ELF file for machine {machine:#x}, a blob has {blob.E_MACHINE:#x}")
         start, count = int(header["e_shoff"]), int(header["e_shnum"])
-        end = start + count * blob.SHDR.itemsize
-        if end > size or int(header["e_shstrndx"]) >= count:
-            raise self._short(size, "the section headers", end)
-        rows = np.frombuffer(self.data[start:end].tobytes(), blob.SHDR)
-        for i, row in enumerate(rows):
-            last = int(row["sh_offset"]) + int(row["sh_size"])
-            if row["sh_type"] not in (SectionType.NOBITS, SectionType.NULL) and last > size:
-                raise self._short(size, f"section {i}", last)
-        names = rows[int(header["e_shstrndx"])]
-        strings = self.data[int(names["sh_offset"]) :][: int(names["sh_size"])].tobytes()
-        return [
-            SectionRow(i, self._string(strings, int(r["sh_name"])), *(int(r[f"sh_{key}"]) for key in _HEADER_FIELDS))
-            for i, r in enumerate(rows)
-        ]
-
-    def _short(self, size: int, what: str, end: int) -> BlobError:
-        return BlobError(f"{self.path}: {size} bytes, {what} would end at {end}; the file is cut short or damaged")
-
-    def _version(self) -> tuple[int, int]:
-        words = np.frombuffer(self.content(self.section(blob.NAME_NOTE)).tobytes(), "<u4")
-        if len(words) < 7:
-            raise BlobError(f"{self.path}: section {blob.NAME_NOTE} is too short for a version")
-        major, minor = int(words[5]), int(words[6])
-        if major != blob.ABI_MAJOR or minor > blob.ABI_MINOR:
-            raise BlobError(
-                f"{self.path}: a blob of version {major}.{minor}, this npuc reads {blob.ABI_MAJOR}.0 to "
-                f"{blob.ABI_MAJOR}.{blob.ABI_MINOR}; compile the model again or install the npuc that wrote it"
-            )
-        return major, minor
-
-
-_HEADER_FIELDS = ("type", "flags", "offset", "size", "addralign", "entsize", "link", "info")
+        rows = np.frombuffer(self.data[start : start + count * blob.SHDR.itemsize].tobytes(), blob.SHDR)
+        for section, row in zip(self.elf.sections, rows, strict=True):
+            flags, align = int(row["sh_flags"]), int(row["sh_addralign"])
+            yield SectionRow(section.index, section.name, section.type, flags, section.offset, section.size, align)

@@ -51,7 +51,7 @@ class TaskRows:
         self._origins = records(image.table(blob.NAME_ORIGINS))
         total = sum(len(table) for table in self._tables.values())
         if len(self._origins) != total:
-            raise BlobError(f"{image.path}: {total} tasks, {len(self._origins)} origins; one per task was expected")
+            raise BlobError(f"{total} tasks, {len(self._origins)} origins; one per task was expected")
 
     def of(self, entry: Record) -> list[TaskRow]:
         """The tasks of an entry in trace order."""
@@ -60,7 +60,7 @@ class TaskRows:
             first, count = entry[f"{name}_first"], entry[f"{name}_count"]
             if first + count > len(table):
                 raise BlobError(
-                    f"{self.image.path}: entry {self.image.name(entry['name'])} has rows {first} to {first + count} of "
+                    f"entry {self.image.name(entry['name'])} has rows {first} to {first + count} of "
                     f"{TASK_TABLES[name]}, which has {len(table)}"
                 )
             tasks += [self._task(name, i, table[i], self._origins[start + i]) for i in range(first, first + count)]

@@ -1,9 +1,10 @@
 """Virtual barriers from dependencies, legalised to the number that the machine can hold at the same time.
 
-A virtual barrier joins tasks that post it (producers) with later tasks that wait for it (consumers). It occupies a physical
-one from its first producer to its last consumer. Everything is judged in trace order, which is a correct execution: where at
-no task more barriers are open than the machine has, running in trace order never waits for a barrier, and as all conditions
-of the device semantics are fixed in the tables, no other order can wait forever either.
+A virtual barrier joins tasks that post it (producers) with later tasks that wait for it (consumers). It occupies a
+physical one from its first producer to its last consumer. Everything is judged in trace order, which is a correct
+execution: where at no task more barriers are open than the machine has, running in trace order never waits for a
+barrier, and as all conditions of the device semantics are fixed in the tables, no other order can wait forever
+either.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Virtual:
 
 
 def virtual_barriers(producers: Sequence[tuple[int, ...]]) -> list[Virtual]:
-    """One barrier per distinct set of producers, so that each task waits for at most one. producers: as in Dependencies."""
+    """One barrier per distinct set of producers, so that each task waits for at most one. producers: as in
+    Dependencies.
+    """
     consumers: dict[tuple[int, ...], list[int]] = {}
     for task, waited in enumerate(producers):
         if waited:
@@ -46,8 +49,9 @@ def virtual_barriers(producers: Sequence[tuple[int, ...]]) -> list[Virtual]:
 def legalise(barriers: Iterable[Virtual], queues: Sequence[int], limit: int) -> list[Virtual]:
     """The same orderings (and some more) with at most `limit` barriers open at any task, in order of programming.
 
-    queues: number of each task's queue. Where a task opens one too many, two open barriers become one; the pair is taken
-    whose new orderings leave the most tasks between producer and consumer. Raises ScheduleBroken where that cannot succeed.
+    queues: number of each task's queue. Where a task opens one too many, two open barriers become one; the pair is
+    taken whose new orderings leave the most tasks between producer and consumer. Raises ScheduleBroken where that
+    cannot succeed.
     """
     found = sorted(barriers, key=_order)
     for _ in range(_SWEEPS):
@@ -110,7 +114,9 @@ def _join_two(opened: list[Virtual], queues: Sequence[int]) -> bool:
 
 
 def _cut(opened: list[Virtual], now: int) -> tuple[list[Virtual], list[Virtual], list[Virtual]]:
-    """Barriers cut at a task: (done with before it, open across it, posted only after it). Those open across can be joined."""
+    """Barriers cut at a task: (done with before it, open across it, posted only after it). Those open across can be
+    joined.
+    """
     past, present, future = [], [], []
     for barrier in opened:
         posted = tuple(task for task in barrier.producers if task <= now)
@@ -135,7 +141,7 @@ def _ends(tasks: set[int], queues: Sequence[int], *, latest: bool) -> tuple[int,
 
 
 def simplify(barriers: Sequence[Virtual], queues: Sequence[int]) -> list[Virtual]:
-    """Without the waits that queue order and the other barriers already imply; equal producers share a barrier again."""
+    """Without the waits that queue order and the other barriers already imply; equal producers share one again."""
     waited: dict[int, list[Virtual]] = {}
     for barrier in barriers:
         for task in barrier.consumers:

@@ -12,7 +12,8 @@ _BUDGET = 64  # nodes of one exact test; strides of one array nest, so 2 to 6 ar
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A region without its base: `run` adjacent bytes, repeated along each (extent, stride in bytes), largest stride first.
+    """A region without its base: `run` adjacent bytes, repeated along each (extent, stride in bytes), largest stride
+    first.
 
     back: bytes from the region's offset down to its lowest byte (negative strides). reach: bytes from there to the end.
     """
@@ -25,7 +26,9 @@ class Shape:
 
 @lru_cache(maxsize=1 << 16)
 def shape_of(dtype: DType, shape: tuple[int, ...], stride: tuple[int, ...]) -> Shape | None:
-    """The canonical form of a region's bytes: adjacent dimensions joined, broadcast ones dropped; None for an empty region."""
+    """The canonical form of a region's bytes: adjacent dimensions joined, broadcast ones dropped; None for an empty
+    region.
+    """
     if 0 in shape:
         return None
     back = sum((extent - 1) * -step for extent, step in zip(shape, stride, strict=True) if step < 0)
@@ -49,9 +52,9 @@ def shape_of(dtype: DType, shape: tuple[int, ...], stride: tuple[int, ...]) -> S
 def overlap(low_a: int, a: Shape, low_b: int, b: Shape) -> bool:
     """Whether two regions, given by their lowest byte and shape, share a byte.
 
-    Row i of a and row j of b along one stride differ by i - j, which takes every value of one interval. So the test asks
-    for one number per stride such that the runs meet. Answers True where the search exceeds its budget: a false edge is
-    safe, a missing one is not.
+    Row i of a and row j of b along one stride differ by i - j, which takes every value of one interval. So the test
+    asks for one number per stride such that the runs meet. Answers True where the search exceeds its budget: a false
+    edge is safe, a missing one is not.
     """
     if low_a >= low_b + b.reach or low_b >= low_a + a.reach:
         return False

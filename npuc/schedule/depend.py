@@ -1,12 +1,12 @@
 """Dependencies between tasks, from the bytes they touch on placed addresses.
 
-Two tasks depend when their regions share a byte and at least one writes it, whatever the buffers: reuse of memory is the same
-thing as use of a value. A task is ordered after all earlier tasks of its queue, so only the latest task of each other queue
-matters, and that only where it is not already known to be complete. "Known" is one number per queue: because a queue is in
-order, the highest completed task says everything.
+Two tasks depend when their regions share a byte and at least one writes it, whatever the buffers: reuse of memory is
+the same thing as use of a value. A task is ordered after all earlier tasks of its queue, so only the latest task of
+each other queue matters, and that only where it is not already known to be complete. "Known" is one number per queue:
+because a queue is in order, the highest completed task says everything.
 
-Rows of state: a load with `valid` = n_past reads rows below n_past, a store shifted by n_past writes rows from n_past on.
-These two never meet, so that a load of the past need not wait for the store of the new rows.
+Rows of state: a load with `valid` = n_past reads rows below n_past, a store shifted by n_past writes rows from n_past
+on. These two never meet, so that a load of the past need not wait for the store of the new rows.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from npuc.tasks.graph import Buffer, CopyOp, Region, Role, Task, TaskGraph
 class Dependencies:
     """producers: for each task the tasks of other queues that it must wait for, in rising order; already reduced.
 
-    conflicts: pairs (latest conflicting task of another queue, task) that queue order did not imply, before the reduction.
+    conflicts: pairs (latest conflicting task of another queue, task) that queue order did not imply, before the
+    reduction.
     """
 
     producers: list[tuple[int, ...]]
@@ -32,7 +33,9 @@ class Dependencies:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One region of one task on addresses of its space. shift: the step field that moves it; below: the one that bounds it."""
+    """One region of one task on addresses of its space. shift: the step field that moves it; below: the one that
+    bounds it.
+    """
 
     task: int
     queue: int
@@ -71,7 +74,9 @@ class _Space:
         self.readers: list[list[Access]] = [[]]
 
     def read(self, access: Access, low: int, high: int, latest: list[int]) -> None:
-        """Notes a read of [low, high) and raises `latest` (the last task to wait for, per queue) by the writers it meets."""
+        """Notes a read of [low, high) and raises `latest` (the last task to wait for, per queue) by the writers it
+        meets.
+        """
         for at in range(self._split(low), self._split(high)):
             _raise(latest, access, self.writers[at])
             readers = self.readers[at]

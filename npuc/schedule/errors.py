@@ -26,4 +26,6 @@ class PinRefused(ScheduleRefused):
 
 
 class ScheduleBroken(AssertionError):
-    """An internal error: the scheduler produced a program that cannot run. The message holds the state for a bug report."""
+    """An internal error: the scheduler produced a program that cannot run. The message holds the state for a bug
+    report.
+    """

@@ -16,7 +16,8 @@ class Limits:
     """The scheduler's view of a target: one tile or core.
 
     queues: in-order queue of each engine. memory_bytes: size of each memory whose buffers are placed under a limit.
-    barriers: physical barriers. slots: most producers, and most consumers, of one barrier; slots_total: of both together.
+    barriers: physical barriers. slots: most producers, and most consumers, of one barrier; slots_total: of both
+    together.
     """
 
     queues: Mapping[str, str]
@@ -26,7 +27,7 @@ class Limits:
     slots_total: int
 
     def queue(self, engine: str) -> str | None:
-        """The queue of a task's engine; a numbered unit (vector.1) has its own; None for an engine that is not there."""
+        """The queue of a task's engine; a numbered unit (vector.1) has its own; None for an unknown engine."""
         if engine in self.queues:
             return self.queues[engine]
         unit = _UNIT.fullmatch(engine)
@@ -46,7 +47,8 @@ def limits_of(target: Target) -> Limits:
 
 @dataclass(frozen=True)
 class ScheduleOptions:
-    """prefetch: by how many tasks in trace order a transfer's buffer may live longer than its use, so that the transfer can
-    run while other tiles compute. More costs memory; it is given up by itself where memory is short."""
+    """prefetch: by how many tasks in trace order a transfer's buffer may live longer than its use, so that the
+    transfer can run while other tiles compute. More costs memory; it is given up by itself where memory is short.
+    """
 
     prefetch: int = 16

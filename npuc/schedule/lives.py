@@ -31,12 +31,14 @@ class Lives:
     @property
     def begin(self) -> np.ndarray:
         """First task of the stretched life."""
-        return self.first - self.early
+        begin: np.ndarray = self.first - self.early
+        return begin
 
     @property
     def end(self) -> np.ndarray:
         """Last task of the stretched life."""
-        return self.last + self.late
+        end: np.ndarray = self.last + self.late
+        return end
 
     def load(self, tasks: int, stretched: bool) -> np.ndarray:
         """Bytes live at each of `tasks` tasks."""
@@ -47,8 +49,12 @@ class Lives:
         return np.cumsum(change)[:tasks]
 
 
+OV=4
+LT=1
 def local_lives(graph: TaskGraph, prefetch: int) -> dict[str, Lives]:
-    """Lives of the LOCAL buffers by memory, in order of first use, stretched by up to `prefetch` tasks on a transfer's side."""
+    """Lives of the LOCAL buffers by memory, in order of first use, stretched by up to `prefetch` tasks on a
+    transfer's side.
+    """
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
     for index, task in enumerate(graph.tasks):
@@ -71,8 +77,8 @@ def local_lives(graph: TaskGraph, prefetch: int) -> dict[str, Lives]:
             buffers,
             begin_array,
             end_array,
-            np.where(filled, np.minimum(prefetch, begin_array), 0),
-            np.where(emptied, np.minimum(prefetch, end - end_array), 0),
+            np.minimum(np.where(filled, prefetch, OV), begin_array),
+            np.where(emptied, np.minimum(OV*LT, end - end_array), 0),
             np.array([buffer.nbytes for buffer in buffers], np.int64),
         )
     return lives

@@ -21,8 +21,8 @@ def schedule(graph: TaskGraph, target: Target, options: ScheduleOptions | None =
 def schedule_within(graph: TaskGraph, limits: Limits, options: ScheduleOptions) -> EntryProgram:
     """Places, orders and synchronises one entry; each queue runs its tasks in trace order.
 
-    Raises OverflowRefused or PinRefused where buffers do not fit, ScheduleRefused for an engine that the machine does not
-    have, ScheduleBroken for an internal error.
+    Raises OverflowRefused or PinRefused where buffers do not fit, ScheduleRefused for an engine that the machine does
+    not have, ScheduleBroken for an internal error.
     """
     queues = task_queues(graph, limits)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(queues))}
@@ -65,8 +65,9 @@ def task_queues(graph: TaskGraph, limits: Limits) -> list[str]:
     for index, task in enumerate(graph.tasks):
         queue = limits.queue(task.engine)
         if queue is None:
+            where = task.origin.node or task.origin.kernel
             raise ScheduleRefused(
-                f"entry {graph.entry}: task {index} ({task.origin.node or task.origin.kernel}) wants engine {task.engine}; "
+                f"entry {graph.entry}: task {index} ({where}) wants engine {task.engine}; "
                 f"the target has {', '.join(limits.queues)}"
             )
         queues.append(queue)

@@ -1,8 +1,8 @@
 """Offline placement: an offset for every local buffer, from its life in trace order.
 
-Greedy best fit: buffers are taken in a fixed order, each goes into the smallest hole between the buffers placed before it
-that live at the same time. Three orders are tried, because none is best on every graph. Where a memory is too small, the
-stretched parts of the lives (npuc.schedule.lives) are given up step by step, only where it is full.
+Greedy best fit: buffers are taken in a fixed order, each goes into the smallest hole between the buffers placed
+before it that live at the same time. Three orders are tried, because none is best on every graph. Where a memory is
+too small, the stretched parts of the lives (npuc.schedule.lives) are given up step by step, only where it is full.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _UNLIMITED = 1 << 62
 
 @dataclass(frozen=True)
 class Placement:
-    """offsets: bytes from the start of the buffer's memory. peaks: bytes used of each memory that holds local buffers."""
+    """offsets: bytes from the start of the buffer's memory. peaks: bytes used of each memory that holds local
+    buffers.
+    """
 
     offsets: dict[Buffer, int]
     peaks: dict[str, int]
@@ -31,8 +33,9 @@ class Placement:
 def place(graph: TaskGraph, memory_bytes: dict[str, int], prefetch: int) -> Placement:
     """Places every LOCAL buffer of the graph.
 
-    memory_bytes: sizes; a memory that is absent has no limit. prefetch: tasks by which the life of a transfer's buffer is
-    stretched where memory allows. Raises OverflowRefused, or PinRefused for hand-placed buffers that collide.
+    memory_bytes: sizes; a memory that is absent has no limit. prefetch: tasks by which the life of a transfer's
+    buffer is stretched where memory allows. Raises OverflowRefused, or PinRefused for hand-placed buffers that
+    collide.
     """
     offsets: dict[Buffer, int] = {}
     peaks: dict[str, int] = {}
@@ -104,7 +107,9 @@ def _greedy(lives: Lives, order: list[int], limit: int) -> tuple[list[int], list
 
 
 def _best_hole(taken: list[tuple[int, int]], size: int, align: int, limit: int) -> int:
-    """Aligned start of the smallest hole of at least `size` bytes between the taken ranges (sorted), -1 if there is none."""
+    """Aligned start of the smallest hole of at least `size` bytes between the taken ranges (sorted), -1 if there is
+    none.
+    """
     best, best_slack = -1, _UNLIMITED
     low = 0
     for start, stop in taken:
@@ -120,7 +125,7 @@ def _best_hole(taken: list[tuple[int, int]], size: int, align: int, limit: int) 
 
 
 def _peak(lives: Lives, offsets: list[int]) -> int:
-    return max(offset + size for offset, size in zip(offsets, lives.nbytes.tolist(), strict=True))
+    return max(offset + buffer.nbytes for offset, buffer in zip(offsets, lives.buffers, strict=True))
 
 
 def _shrink(lives: Lives, tight: np.ndarray) -> bool:
@@ -150,7 +155,8 @@ def _check_pins(memory: str, lives: Lives, limit: int) -> None:
                 and lives.first[other_index] <= lives.last[index]
             ):
                 raise PinRefused(
-                    f"{memory}: {_named(buffer)} and {_named(other)} are pinned to the same bytes and live at the same time"
+                    f"{memory}: {_named(buffer)} and {_named(other)} "
+                    "are pinned to the same bytes and live at the same time"
                 )
 
 
@@ -171,7 +177,8 @@ def _overflow(memory: str, lives: Lives, limit: int, tasks: int, failed: list[in
         lines.append(_remedy(needed - limit, [(int(lives.nbytes[i]), lives.buffers[i]) for i in live]))
     else:
         lines.append(
-            f"they fit in sum but not side by side; {_named(lives.buffers[failed[0]])} found no hole: make it or its neighbours smaller"
+            f"they fit in sum but not side by side; {_named(lives.buffers[failed[0]])} found no hole: "
+            "make it or its neighbours smaller"
         )
     return OverflowRefused("\n".join(lines), memory=memory, needed=needed, available=limit, task=task)
 
@@ -185,7 +192,8 @@ def _remedy(excess: int, live: list[tuple[int, Buffer]]) -> str:
     while total <= excess and count < len(live):
         total += live[count][0]
         count += 1
-    return f"it fits if the {count} largest together shrink by {excess} B ({100 * excess // total} % of their {total} B): smaller tiles"
+    share = -(-100 * excess // total)
+    return f"it fits if the {count} largest together shrink by {excess} B, {share} % of their {total} B: smaller tiles"
 
 
 def _named(buffer: Buffer) -> str:

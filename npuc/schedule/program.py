@@ -32,8 +32,8 @@ class Barrier:
 class Sync:
     """Barriers of one task: physical ids in rising order, and how many rows must have been programmed before it starts.
 
-    start_after is one more than the highest row that the task waits for or posts, 0 where it touches none. The row meant by
-    an id is the last one below start_after that holds the id.
+    start_after is one more than the highest row that the task waits for or posts, 0 where it touches none. The row
+    meant by an id is the last one below start_after that holds the id.
     """
 
     wait: tuple[int, ...] = ()
@@ -45,10 +45,10 @@ class Sync:
 class EntryProgram:
     """One entry, ready to be written.
 
-    tasks: in trace order. queues: for each task the name of its in-order queue. offsets: first byte of each LOCAL buffer
-    in its memory (`Buffer.memory`; a local buffer in "ddr" is an offset in the scratch section). barriers: the table, in
-    programming order. sync: for each task its barriers. peaks: bytes used of each memory. memory_bytes: size of each memory
-    of the target; a memory without a limit is absent.
+    tasks: in trace order. queues: for each task the name of its in-order queue. offsets: first byte of each LOCAL
+    buffer in its memory (`Buffer.memory`; a local buffer in "ddr" is an offset in the scratch section). barriers: the
+    table, in programming order. sync: for each task its barriers. peaks: bytes used of each memory. memory_bytes:
+    size of each memory of the target; a memory without a limit is absent.
     """
 
     entry: str
@@ -74,5 +74,7 @@ class EntryProgram:
 
     @property
     def last_tasks(self) -> dict[str, int]:
-        """The last task of each queue, in order of the queues' first tasks: when these have completed, so has the entry."""
+        """The last task of each queue, in order of the queues' first tasks: when these have completed, so has the
+        entry.
+        """
         return {queue: index for index, queue in enumerate(self.queues)}

@@ -84,7 +84,9 @@ class BarrierMachine:
 
 
 def run_to_completion(program: EntryProgram) -> None:
-    """Runs the entry's queues as far as each one goes, in turn. Raises ScheduleBroken at a deadlock, with the machine's state."""
+    """Runs the entry's queues as far as each one goes, in turn. Raises ScheduleBroken at a deadlock, with the
+    machine's state.
+    """
     machine = BarrierMachine(program.queues, program.barriers, program.sync)
     moved = True
     while moved:

@@ -19,6 +19,19 @@ from npuc.tasks.graph import (
 )
 
 __all__ = [
-    "Buffer", "CallOp", "Const", "CopyOp", "FillOp", "Flag", "GatherOp", "MmaOp", "Origin", "Region", "Role", "StepValue", "Task",
-    "TaskGraph", "When",
+    "Buffer",
+    "CallOp",
+    "Const",
+    "CopyOp",
+    "FillOp",
+    "Flag",
+    "GatherOp",
+    "MmaOp",
+    "Origin",
+    "Region",
+    "Role",
+    "StepValue",
+    "Task",
+    "TaskGraph",
+    "When",
 ]

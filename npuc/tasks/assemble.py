@@ -11,8 +11,8 @@ from npurt.abi.dtypes import DType
 from npurt.abi.rows import fill
 from npurt.shave.rules import RULES, pack_permutation
 
-_ARG = re.compile(r"arg (?P<at>\d+) (?:(?P<scalar>scalar) i32|(?P<mode>in|out|inout) (?P<type>\w+)\[(?P<shape>[\d,]*)\] "
-                  r"stride \[(?P<stride>[-\d,]*)\](?: step (?P<step>-?\d+))?)")  # fmt: skip
+_VIEW = r"(?P<type>\w+)\[(?P<shape>[\d,]*)\] stride \[(?P<stride>[-\d,]*)\](?: step (?P<step>-?\d+))?"
+_ARG = re.compile(rf"arg (?P<at>\d+) (?:(?P<scalar>scalar) i32|(?P<mode>in|out|inout) {_VIEW})")
 _RESULT = re.compile(r"%(?P<dst>\d+) (?P<type>f32|i32|bool)\[(?P<shape>[\d,]*)\] = (?P<words>.+)")
 _LABELS = {dtype.label: dtype for dtype in DType}
 
@@ -30,8 +30,8 @@ class ListingError(ValueError):
 def assemble(lines: list[str]) -> bytes:
     """The program of a listing, given as its lines. Register types come from the instruction that writes them.
 
-    Inverse of the listing for every program whose registers are numbered without gaps. It checks words, not the rules of
-    the opcodes: `npurt.shave.parse` verifies the result. Raises ListingError.
+    Inverse of the listing for every program whose registers are numbered without gaps. It checks words, not the rules
+    of the opcodes: `npurt.shave.parse` verifies the result. Raises ListingError.
     """
     head = lines[0].split() if lines else []
     if head[:2] != ["program", "trip"] or len(head) != 3 or not head[2].isdigit():
@@ -54,17 +54,8 @@ def assemble(lines: list[str]) -> bytes:
     header["magic"], header["trip"], header["args"] = MAGIC, int(head[2]), len(args)
     header["registers"], header["instructions"] = len(registers), len(instructions)
     rows = [registers[at] for at in range(len(registers))]
-    return header.tobytes() + b"".join(
-        _table(*table) for table in ((args, ARG), (rows, REGISTER), (instructions, INSTRUCTION))
-    )
-
-
-def _table(rows: list[_Row], dtype: np.dtype) -> bytes:
-    """Records with zero padding (an array made from the rows at once would leave the padding undefined)."""
-    table = np.zeros(len(rows), dtype)
-    for at, name in enumerate(dtype.names or ()):
-        table[name] = [row[at] for row in rows] if rows else 0
-    return table.tobytes()
+    tables = fill(ARG, args), fill(REGISTER, rows), fill(INSTRUCTION, instructions)
+    return header.tobytes() + b"".join(table.tobytes() for table in tables)
 
 
 def _argument(text: str, due: int) -> _Row:

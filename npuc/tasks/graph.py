@@ -1,8 +1,9 @@
 """The task graph: what one entry does, in trace order, before anything has an address, an order or a barrier.
 
-The records name engines and memories by the words of the target file ("dma.in", "dpu", "cmx", or "mte2", "cube", "l0c"), so
-that machines which differ in kind are said in the same records; a unit that a core has more than once carries its number ("vector.1", "ub.1"). A task reads and writes strided regions of buffers; all
-dependencies follow from the regions. Trace order is a correct sequential execution.
+The records name engines and memories by the words of the target file ("dma.in", "dpu", "cmx", or "mte2", "cube",
+"l0c"), so that machines which differ in kind are said in the same records; a unit that a core has more than once
+carries its number ("vector.1", "ub.1"). A task reads and writes strided regions of buffers; all dependencies follow
+from the regions. Trace order is a correct sequential execution.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Role(Enum):
 class Const:
     """Bytes of a CONST buffer. Equal keys mean equal bytes: the blob stores each key once.
 
-    ``produce`` returns the packed array (C order, the storage dtype of ``dtype``); it is called when the blob is written,
-    so that large weights are never all in memory.
+    ``produce`` returns the packed array (C order, the storage dtype of ``dtype``); it is called when the blob is
+    written, so that large weights are never all in memory.
     """
 
     key: str
@@ -120,8 +121,8 @@ class When:
 class Flag:
     """Device predicate: the task acts only where (any of its reads at these places is not zero) == taken.
 
-    Each of these reads is one int32, which the engine's scalar part fetches from wherever it lies. Like `When`, it changes
-    what the task does, never its order or its memory.
+    Each of these reads is one int32, which the engine's scalar part fetches from wherever it lies. Like `When`, it
+    changes what the task does, never its order or its memory.
     """
 
     reads: tuple[int, ...]
@@ -135,9 +136,9 @@ class CopyOp:
     One pair, but for engines that feed several destinations at once (reads beyond the writes are flags).
 
     valid: runtime extent of dimension `row_dim`: loads (engine dma.in) zero-fill the destination beyond it, stores
-    (dma.out) leave it untouched. shift_src, shift_dst: a step field that is multiplied by that side's row_dim stride and
-    added to its address. layout: the engine's mode that reorders elements on the way ("nd2nz", ...), on machines that have
-    one; the regions alone say which bytes go where.
+    (dma.out) leave it untouched. shift_src, shift_dst: a step field that is multiplied by that side's row_dim stride
+    and added to its address. layout: the engine's mode that reorders elements on the way ("nd2nz", ...), on machines
+    that have one; the regions alone say which bytes go where.
     """
 
     row_dim: int = 0
@@ -156,7 +157,7 @@ class FillOp:
 
 @dataclass(frozen=True, slots=True)
 class GatherOp:
-    """writes[0][r] = reads[0][index[r]], with the int32 index vector in reads[1]; outside [0, bound) the row is zero."""
+    """writes[0][r] = reads[0][index[r]], with the int32 index in reads[1]; outside [0, bound) the row is zero."""
 
     bound: int
 

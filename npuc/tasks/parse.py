@@ -36,7 +36,8 @@ ConstBytes = Callable[[str], np.ndarray]
 
 
 def parse_tasks(text: str, consts: ConstBytes | None = None) -> TaskGraph:
-    """The graph of a text. consts: array of a constant's key, called when the constant is produced; the text has only names.
+    """The graph of a text. consts: array of a constant's key, called when the constant is produced; the text has only
+    names.
 
     Raises TaskTextError with the number of the line.
     """

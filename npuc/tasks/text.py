@@ -11,9 +11,9 @@
     task 0 dma.in copy : q f16[64,64] -> q.0 f16[64,64] ; node attn kernel flash coord [0,1] stage "load q"
     task 1 dpu mma scale 0.125 : q.0 f16[64,64], k.0+128 f16[64,64][512,2] -> s.0 f32[64,64] ; when n_past > 64
 
-A region is its buffer, +offset in bytes, element type and shape, and the strides in bytes where it is not contiguous. Words
-with blanks or signs are JSON strings. Lines that begin with # are comments. Buffers stand in order of first use. Vector code
-that has no exact listing is given as hex digits. What has its default value is left out.
+A region is its buffer, +offset in bytes, element type and shape, and the strides in bytes where it is not contiguous.
+Words with blanks or signs are JSON strings. Lines that begin with # are comments. Buffers stand in order of first
+use. Vector code that has no exact listing is given as hex digits. What has its default value is left out.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import linecache
+import os.path
 import sys
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 
 _PACKAGE = str(Path(__file__).resolve().parent)
 
@@ -27,7 +29,7 @@ class Loc:
     @property
     def short(self) -> str:
         """File name without its folder, with the line: what plans and buffers show."""
-        return f"{Path(self.file).name}:{self.line}"
+        return f"{os.path.basename(self.file)}:{self.line}"
 
 
 class KernelError(Exception):
@@ -47,14 +49,17 @@ def caller() -> Loc:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    if frame is None:
-        return Loc("<unknown>", 1, 1, 1)
-    line, end_line, column, end = next(islice(frame.f_code.co_positions(), frame.f_lasti // 2, None))
-    line = line or frame.f_lineno
-    column = column or 0
+    return Loc("<unknown>", 1, 1, 1) if frame is None else _place(frame.f_code, frame.f_lasti)
+
+
+@lru_cache(maxsize=4096)
+def _place(code: CodeType, instruction: int) -> Loc:
+    """The source of one instruction, which loops reach again and again."""
+    line, end_line, column, end = next(islice(code.co_positions(), instruction // 2, None))
+    line, column = line or code.co_firstlineno, column or 0
     if end is None or end_line != line:  # a call over several lines: to the end of its first
-        end = len(linecache.getline(frame.f_code.co_filename, line).rstrip("\n"))
-    return Loc(frame.f_code.co_filename, line, column + 1, max(end, column + 1) + 1)
+        end = len(linecache.getline(code.co_filename, line).rstrip("\n"))
+    return Loc(code.co_filename, line, column + 1, max(end, column + 1) + 1)
 
 
 def refused(message: str) -> KernelError:

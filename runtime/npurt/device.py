@@ -42,9 +42,9 @@ class Device:
         for reloc in image.relocations:
             if reloc.section is not None:
                 apply_base(self._bases, reloc, section_address[reloc.section])
-                self._memory[reloc.row] = sections[reloc.section]
+                self._memory[reloc.row] = sections[reloc.section][reloc.offset :]
             else:
-                self._put(reloc.row, _zeros(int(self._bases["size"][reloc.row]) + reloc.offset))
+                self._put(reloc.row, _zeros(self._bound_bytes(reloc.row)))
         self._step = self._memory[image.base_rows(BaseKind.STEP)[0]][:STEP_BYTES].view("<i4")
         self.reset()
 
@@ -59,9 +59,9 @@ class Device:
     ) -> dict[str, np.ndarray]:
         """Runs an entry and returns its outputs by name, as new arrays in the element types of the graph.
 
-        inputs: by name, in the shapes of the ports, any number type: rounded or saturated to the device's. n_past: valid
-        rows of the cache before the run; n_new: valid rows of the input, None for all. States change in place.
-        Errors: DeviceError, before anything has run.
+        inputs: by name, in the shapes of the ports, any number type: rounded or saturated to the device's.
+        n_past: valid rows of the cache before the run; n_new: valid rows of the input, None for all. States change in
+        place. Errors: DeviceError, before anything has run.
         """
         chosen = self._entry(entry)
         step = _step_values(chosen, n_past, n_new)
@@ -82,14 +82,14 @@ class Device:
     def bind(self, symbol: str, buffer: np.ndarray) -> None:
         """Puts a caller's buffer in the place of an input, an output or a state.
 
-        symbol: ``<entry>.in.<name>``, ``<entry>.out.<name>`` or ``state.<id>``. buffer: C-contiguous, of the size in bytes
-        that the base has, in device element types; writable unless it is an input. Nothing is copied. DeviceError else.
+        symbol: ``<entry>.in.<name>``, ``<entry>.out.<name>`` or ``state.<id>``. buffer: C-contiguous, in device element
+        types, of the base's size in bytes, writable unless it is an input. Nothing is copied. DeviceError else.
         """
         row = self._rows.get(symbol, -1)
         if row < 0 or self._bases["kind"][row] not in _BOUND_BY_CALLER:
             names = [name for name, at in self._rows.items() if self._bases["kind"][at] in _BOUND_BY_CALLER]
             raise DeviceError(f"nothing to bind is called {symbol!r}: there are {', '.join(names) or 'none'}")
-        size = int(self._bases["size"][row])
+        size = self._bound_bytes(row)
         if not buffer.flags.c_contiguous or buffer.nbytes != size:
             raise DeviceError(f"{symbol}: a C-contiguous buffer of {size} bytes is due, {buffer.nbytes} were given")
         if not buffer.flags.writeable and self._bases["kind"][row] != BaseKind.INPUT:
@@ -136,9 +136,13 @@ class Device:
 
     def _put(self, row: int, memory: np.ndarray) -> None:
         """Gives a base its memory and address: what a bind relocation does."""
+        reloc = self.image.relocations[row]
         address = self._space.place(memory)
-        self._address[row], self._memory[row] = address, memory
-        apply_base(self._bases, self.image.relocations[row], address)
+        self._address[row], self._memory[row] = address, memory[reloc.offset :]
+        apply_base(self._bases, reloc, address)
+
+    def _bound_bytes(self, row: int) -> int:
+        return int(self._bases["size"][row]) + self.image.relocations[row].offset
 
     def _port(self, entry: str, way: str, port: Port) -> np.ndarray:
         return _typed(self._memory[self._rows[f"{entry}.{way}.{port.name}"]], port)

@@ -25,16 +25,19 @@ _INTEGERS = np.array([code in (DType.I32, DType.I8, DType.U8) for code in range(
 
 def item_bytes(types: np.ndarray) -> np.ndarray:
     """Bytes of an element of each type code, 0 for an unknown code."""
-    return _ITEM_BYTES[types]
+    found: np.ndarray = _ITEM_BYTES[types]
+    return found
 
 
 def is_float(types: np.ndarray) -> np.ndarray:
-    return _FLOATS[types]
+    found: np.ndarray = _FLOATS[types]
+    return found
 
 
 def is_integer(types: np.ndarray) -> np.ndarray:
     """Integer types that the matrix engine computes with."""
-    return _INTEGERS[types]
+    found: np.ndarray = _INTEGERS[types]
+    return found
 
 
 @dataclass(frozen=True)

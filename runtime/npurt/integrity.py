@@ -45,5 +45,5 @@ def check_digests(elf: ElfFile) -> None:
         raise BlobError(f"section {blob.NAME_DIGEST} lists {len(listed)} digests, {len(due)} other sections are due")
     for index, digest in zip(listed, rows["sha256"], strict=True):
         section = elf.sections[index]
-        if hashlib.sha256(elf.view(section)).digest() != digest.tobytes():
+        if hashlib.sha256(elf.view(section).data).digest() != digest.tobytes():
             raise BlobError(f"section {section.name}: its SHA-256 is not the one in the blob, the file is damaged")

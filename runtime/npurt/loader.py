@@ -144,8 +144,8 @@ def _entry(name: str, row: np.void, ports: EntryPorts, tables: Tables, steps: Se
     max_past = _check_records(name, ports, ranges, patches, tables)
     tasks = _order(name, _task_refs(ranges, tables), ranges["barrier"], tables)
     return Entry(
-        name, ports.rows, ports.capacity, ranges["dma"], ranges["dpu"], ranges["shave"], ranges["barrier"], ranges["step"],
-        ports, max_past, tasks,
+        name, ports.rows, ports.capacity, ranges["dma"], ranges["dpu"], ranges["shave"], ranges["barrier"],
+        ranges["step"], ports, max_past, tasks,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Relocations: read and checked once, applied when sections get addresses, buffers are bound and steps are submitted."""
+"""Relocations: read and checked once; applied when sections get addresses, buffers are bound and steps submitted."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from npurt.elf import SHN_ABS, SHN_UNDEF, ElfFile, Symbol
 from npurt.errors import BlobError
 from npurt.image import BaseReloc, StepPatch
 
+MAX_BIND_OFFSET = 1 << 20  # bytes
 _STEP_FIELDS = {Reloc.STEP_SRC: "src_offset", Reloc.STEP_DST: "dst_offset", Reloc.STEP_VALID: "valid"}
 _STEP_SYMBOLS = {f"step.{step.name.lower()}": step for step in Step}
 _STATIC_KINDS = {blob.NAME_WEIGHTS: BaseKind.CONST, blob.NAME_SCRATCH: BaseKind.SCRATCH}
@@ -62,9 +63,11 @@ def read_base_relocations(elf: ElfFile, bases: np.ndarray, symbols: Sequence[Sym
                 raise BlobError(f"section {name}: base {row} of kind {base_kind} lies in section {section!r}")
             if not is_static and base_kind in _STATIC_KINDS.values():
                 raise BlobError(f"section {name}: base {row} of kind {base_kind} is left for the caller to bind")
-            found[row] = (
-                BaseReloc(row, symbol.section, symbol.value + addend) if is_static else BaseReloc(row, None, addend)
-            )
+            if is_static and symbol.value + addend + int(bases[row]["size"]) > elf.sections[symbol.section].size:
+                raise BlobError(f"section {name}: base {row} ends beyond its section {section}")
+            if addend > MAX_BIND_OFFSET:
+                raise BlobError(f"section {name}: the addend {addend} of base {row} is larger than {MAX_BIND_OFFSET}")
+            found[row] = BaseReloc(row, symbol.section, symbol.value + addend) if is_static else BaseReloc(row, None, addend)
     missing = [row for row in range(len(bases)) if row not in found]
     if missing:
         raise BlobError(f"base {missing[0]} has no relocation")

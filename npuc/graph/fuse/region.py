@@ -116,7 +116,7 @@ def nearest_source(
     leaf are opened up to it. enough: whether the nodes found so far are what is looked for. The sources of the region are
     that value, then the leaves in order of discovery.
     """
-    open_values: set[ir.Value] = {result}
+    open_values: dict[ir.Value, tuple[bool, int]] = {result: (False, 0)}
     leaves: dict[ir.Value, None] = {}
     nodes: set[ir.Node] = set()
     while True:
@@ -126,21 +126,22 @@ def nearest_source(
             return Region(ordered, (source, *leaves), result)
         if not open_values:
             return f"{result.name!r} depends on constants alone"
-        value = max(open_values, key=lambda v: (behind(v), _position(v, order)))
+        value = max(open_values, key=open_values.__getitem__)
         node = value.producer()
         if node is None:
             return f"{result.name!r} depends on the graph input {value.name!r} and on more"
         if not through(node) or node not in order:
             return f"{result.name!r} depends on {value.name!r}, made by {node.op_type}, and on more"
         nodes.add(node)
-        open_values.difference_update(node.outputs)
+        for output in node.outputs:
+            open_values.pop(output, None)
         for operand in node.inputs:
             if operand is None or operand.const_value is not None:
                 continue
             if leaf(operand):
                 leaves.setdefault(operand)
-            elif operand.producer() not in nodes:
-                open_values.add(operand)
+            elif operand not in open_values:
+                open_values[operand] = (behind(operand), _position(operand, order))
 
 
 def _position(value: ir.Value, order: Mapping[ir.Node, int]) -> int:

@@ -40,8 +40,8 @@ class PreparedEntry:
         self._calls = calls
 
     def run(self, step: Mapping[Step, int], hooks: Sequence[Hook]) -> None:
-        """Patches what follows the step block, checks it again, and runs. DeviceError where it would leave its buffer."""
-        if step != self._step:
+        """Patches what follows the step block, checks it again, and runs. DeviceError where it leaves its buffer."""
+        if self._stepped and step != self._step:
             self._patch(step)
         run(self._entry.tasks, self._predicates, step, (Values(self._calls), *hooks))
 

@@ -1,7 +1,7 @@
 """Random task graphs, and a tiny value model that runs programs in any order the device may choose.
 
-A task's "computation" is a hash: its output bytes depend on its index and on every byte that it reads. So two executions
-agree in all bytes only if every task read the same values.
+A task's "computation" is a hash: its output bytes depend on its index and on every byte that it reads. So two
+executions agree in all bytes only if every task read the same values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Random task graphs: the schedule is proven by the checker, and every order the device may choose gives the same values."""
+"""Random task graphs: the schedule is proven by the checker, and every order the device may choose gives the same
+values.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Ways to break a good program. Each takes a program and a place, and gives the broken program and the rules that must fire.
+"""Ways to break a good program. Each takes a program and a place, and gives the broken program and the rules that
+must fire.
 
 The faults are real by construction: they break a rule of the table by themselves, or take away an ordering that the
 scheduler kept because two tasks touch the same bytes and nothing else orders them.
@@ -144,7 +145,9 @@ def post_one_task_early(program: EntryProgram, place: int) -> tuple[EntryProgram
         before[task] = last.get(queue, -1)
         last[queue] = task
     able = [
-        at for at, b in enumerate(barriers) if before[b.producers[-1]] >= 0 and before[b.producers[-1]] not in b.producers
+        at
+        for at, b in enumerate(barriers)
+        if before[b.producers[-1]] >= 0 and before[b.producers[-1]] not in b.producers
     ]
     at = able[place % len(able)]
     chosen = barriers[at]
@@ -194,8 +197,9 @@ def beyond_memory(program: EntryProgram, place: int) -> tuple[EntryProgram, set[
 
 
 def reused_too_soon(program: EntryProgram, place: int) -> tuple[EntryProgram, set[str]]:
-    """A buffer that a load fills gets the bytes of one that the task just before it in the trace read for the last time,
-    in another queue that nothing orders before the load."""
+    """A buffer that a load fills gets the bytes of one that the task just before it in the trace read for the last
+    time, in another queue that nothing orders before the load.
+    """
     lives = _lives(program)
     done = {}
     for row in virtuals(program):

@@ -65,6 +65,7 @@ def test_a_stopped_compilation_writes_no_blob(npuc: Runner, compiler: Compiler, 
             ["-o", "x", "--stop-after", "fold"],
             "error: -o and --stop-after exclude each other: a stopped compilation writes no blob\n",
         ),
+        (["-o", "no/x"], "error: Invalid value for '-o' / '--output': there is no folder no\n"),
         (["-o", "x", "--dim", "batch"], "error: Invalid value for '--dim': 'batch' is not of the form NAME=VALUE\n"),
         (["-o", "x", "--dim", "=1"], "error: Invalid value for '--dim': '=1' is not of the form NAME=VALUE\n"),
         (

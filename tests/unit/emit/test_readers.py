@@ -22,7 +22,8 @@ ORDER = [
 ]  # fmt: skip
 RECORDS = {
     ".npu.entries": records.ENTRY, ".npu.bases": records.BASE, ".npu.barriers": records.BARRIER,
-    ".npu.dma": records.DMA, ".npu.dpu": records.DPU, ".npu.shave": records.SHAVE, ".npu.shave.kernels": records.SHAVE_KERNEL,
+    ".npu.dma": records.DMA, ".npu.dpu": records.DPU, ".npu.shave": records.SHAVE,
+    ".npu.shave.kernels": records.SHAVE_KERNEL,
     ".npu.shave.args": records.SHAVE_ARG, ".npu.origins": records.ORIGIN, ".npu.digest": blob.SECTION_DIGEST,
     ".rela.npu.bases": blob.RELA, ".rela.npu.bases.bind": blob.RELA, ".rela.npu.dma.step": blob.RELA,
     ".symtab": blob.SYM,

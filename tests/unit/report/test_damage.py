@@ -34,14 +34,17 @@ def refused(path: Path, data: bytes) -> str:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda data: b"", "cannot mmap an empty file"),
-        (lambda data: b"hello" * 20, "not an ELF file; a blob is written by `npuc compile`"),
-        (lambda data: data[:18] + b"\x3e\0" + data[20:], "an ELF file for machine 0x3e, a blob has 0x4e50"),
+        (lambda data: b"", "an empty file is no blob"),
+        (lambda data: b"hello" * 20, "no 64-bit little-endian ELF file, so no blob of npuc"),
+        (
+            lambda data: data[:18] + b"\x3e\0" + data[20:],
+            "an ELF file for machine 0x3e, type 1: a blob has machine 0x4e50, type 1",
+        ),
         (
             lambda data: data[:1000],
-            "1000 bytes, the section headers would end at 1600; the file is cut short or damaged",
+            "the section table ends at byte 1600, the file at 1000",
         ),
-        (lambda data: data[:3000], "3000 bytes, section 5 would end at 10672; the file is cut short or damaged"),
+        (lambda data: data[:3000], "section 5 ends at byte 10672, the file at 3000"),
     ],
 )
 def test_files_that_are_no_blob(good: Path, tmp_path: Path, edit: Callable[[bytes], bytes], message: str) -> None:
@@ -55,8 +58,7 @@ def test_another_version(good: Path, tmp_path: Path) -> None:
     data[at] = 2
     path = tmp_path / "bad.blob"
     assert refused(path, bytes(data)) == (
-        f"{path}: a blob of version 2.0, this npuc reads 1.0 to 1.0; "
-        "compile the model again or install the npuc that wrote it"
+        f"{path}: the blob has format 2.0, this runtime reads 1.0 to 1.0: use a newer npuc to run it"
     )
 
 
@@ -66,7 +68,7 @@ def test_any_damaged_word_is_read_or_refused_in_one_line(good: Path, tmp_path: P
     end = Blob(good).section(blob.NAME_SCRATCH).offset
     refusals = 0
     path = tmp_path / "bad.blob"
-    for at in np.random.default_rng(0).integers(0, end // 4, 300).tolist():
+    for at in np.random.default_rng(0).integers(0, end // 4, 100).tolist():
         path.write_bytes(data[: 4 * at] + b"\xf3\xff\xff\x7f" + data[4 * at + 4 :])
         for read in (disasm, inspect_blob, lambda p: disasm(p, full=True)):
             try:
@@ -74,4 +76,4 @@ def test_any_damaged_word_is_read_or_refused_in_one_line(good: Path, tmp_path: P
             except BlobError as error:
                 refusals += 1
                 assert str(error).startswith(f"{path}: ") and "\n" not in str(error)
-    assert refusals > 50
+    assert refusals > 20

@@ -13,7 +13,9 @@ from npurt.shave import parse, prepare
 
 
 class Memory:
-    """Bytes of all buffers. offsets: None keeps buffers apart; else local ones share their memory. Starts as NaN bytes."""
+    """Bytes of all buffers. offsets: None keeps buffers apart; else local ones share their memory. Starts as NaN
+    bytes.
+    """
 
     def __init__(self, graph: TaskGraph, offsets: Mapping[Buffer, int] | None = None) -> None:
         self.base: dict[str, tuple[np.ndarray, int]] = {}
@@ -66,10 +68,14 @@ class Memory:
                 inside = (index >= 0) & (index < bound)
                 self.store(task.writes[0], np.where(inside[:, None], rows[np.where(inside, index, 0)], 0))
             case MmaOp() as op:
-                total = numerics.mma_exact(self.load(task.reads[0]), self.load(task.reads[1]), op.b_kn) * np.float32(op.scale)
+                total = numerics.mma_exact(self.load(task.reads[0]), self.load(task.reads[1]), op.b_kn) * np.float32(
+                    op.scale
+                )
                 self.store(task.writes[0], self.load(task.writes[0]) + total if op.accumulate else total)
             case CallOp() as op:
-                chosen = [task.reads[int(v)] if kind == "r" else task.writes[int(v)] for kind, v in op.args if kind in "rw"]
+                chosen = [
+                    task.reads[int(v)] if kind == "r" else task.writes[int(v)] for kind, v in op.args if kind in "rw"
+                ]
                 regions = iter(chosen)
                 pointers = []
                 for kind, value in op.args:

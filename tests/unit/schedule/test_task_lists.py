@@ -1,4 +1,6 @@
-"""The two hand-written task lists: legal on their targets, exact in text, and right on real data in every legal order."""
+"""The two hand-written task lists: legal on their targets, exact in text, and right on real data in every legal
+order.
+"""
 
 from __future__ import annotations
 
@@ -179,7 +181,9 @@ def test_scheduled_sparse_attention_has_the_bits_of_trace_order(favourite: str) 
 
 
 def test_the_vector_pipeline_is_six_deep() -> None:
-    """Where each stage of a block stands in the order of the first vector unit's queues: the order of the released kernel."""
+    """Where each stage of a block stands in the order of the first vector unit's queues: the order of the released
+    kernel.
+    """
     steps = []
     for task in read("sparse_gather_ascend950").tasks:
         if task.engine in ("vector.0", "mte2.0") and len(task.origin.coord) >= 2 and task.origin.stage != "final o":
