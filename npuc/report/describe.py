@@ -24,6 +24,8 @@ from npurt.elf import Symbol
 
 VALUE, AT = "\0", "\1"
 DIGEST_CHARS = 12
+_LABELS = {int(dtype): dtype.label for dtype in DType}
+_BYTES = {int(dtype): dtype.nbytes for dtype in DType}
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class Describer:
         for name in "abc":
             place, place_values = self._operand(r[f"{name}_base"], r[f"{name}_offset"], bindings)
             batch = f"+{r[f'{name}_batch']}" if r["batch"] > 1 else ""
-            words.append(f"{place} {_type(r[f'{name}_type'])}({r[f'{name}_stride']}{batch})")
+            words.append(f"{place} {_LABELS[r[f'{name}_type']]}({r[f'{name}_stride']}{batch})")
             values += place_values
         dims = f"[{r['batch']},{r['m']},{r['n']},{r['k']}]" if r["batch"] > 1 else f"[{r['m']},{r['n']},{r['k']}]"
         text = f"mma{dims} {words[0]} x {words[1]}{' kn' if flags & DpuFlag.B_KN else ''} -> {words[2]}"
@@ -207,19 +209,11 @@ def _port_name(symbol: str) -> str:
 
 def _tensor(dtype: int, size: Sequence[int], stride: Sequence[int]) -> str:
     """``f16[4,24](48,2)``; the strides are left out where rows follow each other without a gap."""
-    packed, step = True, _bytes(dtype)
+    packed, step = True, _BYTES[dtype]
     for extent, found in zip(reversed(size), reversed(stride), strict=True):
         packed = packed and (extent == 1 or found == step)
         step *= extent
-    return f"{_type(dtype)}[{','.join(map(str, size))}]" + ("" if packed else f"({','.join(map(str, stride))})")
-
-
-def _type(code: int) -> str:
-    return DType(code).label if code in set(DType) else f"type{code}"
-
-
-def _bytes(code: int) -> int:
-    return DType(code).nbytes if code in set(DType) else 1
+    return f"{_LABELS[dtype]}[{','.join(map(str, size))}]" + ("" if packed else f"({','.join(map(str, stride))})")
 
 
 def _predicate(r: Record) -> tuple[str, tuple[int, ...]]:

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,8 @@ _BLOCK = re.compile(r"(<!-- table: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 def rendered(text: str) -> str:
     """The document with every block as of today. KeyError names a block that there is no table for."""
     tables: dict[str, Callable[[], Iterator[str]]] = {"sections": _sections}
-    tables |= {name: lambda dtype=dtype, name=name: _record(dtype, MEANING[name]) for name, dtype in RECORDS.items()}
-    tables |= {kind.__name__: lambda kind=kind: _enum(kind) for kind in ENUMS}
+    tables |= {name: partial(_record, dtype, MEANING[name]) for name, dtype in RECORDS.items()}
+    tables |= {kind.__name__: partial(_enum, kind) for kind in ENUMS}
 
     def block(match: re.Match[str]) -> str:
         return match[1] + "".join(f"{line}\n" for line in tables[match[2]]()) + match[3]

@@ -85,6 +85,7 @@ class Blob:
         self.elf = ElfFile(self.data)
         self.version = check_version(self.elf)
         self.sections = [*self._sections()]
+        self._known_names = {records.NO_NODE: ""}
         self._by_name = {section.name: section for section in self.sections}
 
     def section(self, name: str) -> SectionRow:
@@ -120,7 +121,10 @@ class Blob:
 
     def name(self, offset: int) -> str:
         """A string of .npu.names; "" for NO_NODE."""
-        return "" if offset == records.NO_NODE else self._names[offset]
+        found = self._known_names.get(offset)
+        if found is None:
+            found = self._known_names[offset] = self._names[offset]
+        return found
 
     def _sections(self) -> Iterator[SectionRow]:
         header = np.frombuffer(self.data[: blob.EHDR.itemsize].tobytes(), blob.EHDR)[0]

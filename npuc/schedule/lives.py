@@ -1,8 +1,8 @@
-"""Lives of local buffers in trace order, and how far they may be stretched so that transfers overlap computation.
+"""Lives of local buffers in trace order, and how far they may be stretched so that queues run beside each other.
 
-A life is the range of tasks that touch a buffer. A buffer that a transfer fills gets its memory a few tasks before the
-transfer stands in the trace, so that the transfer need not wait for the previous user of these bytes: double buffering
-without a second name. A buffer that a transfer empties keeps its memory a few tasks longer for the same reason.
+A life is the range of tasks that touch a buffer. It is stretched to begin some tasks earlier, so that the task that first
+writes the buffer need not wait for the previous user of these bytes: double buffering without a second name. A buffer that
+a transfer fills is stretched further than one that is computed, because a transfer can run ahead of everything.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from npuc.tasks.graph import Buffer, CopyOp, GatherOp, Role, Task, TaskGraph
 
 @dataclass(eq=False, slots=True)
 class Lives:
-    """Local buffers of one memory. Arrays are int64, one element a buffer; task indices are inclusive.
+    """Local buffers of one memory, in order of first use. Arrays are int64, one element a buffer.
 
-    first, last: first and last task that touch the buffer. early, late: tasks by which the life is stretched.
+    first, last: first and last task that touch the buffer. early: tasks by which the life is stretched to begin earlier.
     """
 
     buffers: list[Buffer]
     first: np.ndarray
     last: np.ndarray
     early: np.ndarray
-    late: np.ndarray
     nbytes: np.ndarray
 
     @property
@@ -34,26 +33,28 @@ class Lives:
         begin: np.ndarray = self.first - self.early
         return begin
 
-    @property
-    def end(self) -> np.ndarray:
-        """Last task of the stretched life."""
-        end: np.ndarray = self.last + self.late
-        return end
-
     def load(self, tasks: int, stretched: bool) -> np.ndarray:
         """Bytes live at each of `tasks` tasks."""
-        begin, end = (self.begin, self.end) if stretched else (self.first, self.last)
         change = np.zeros(tasks + 1, np.int64)
-        np.add.at(change, begin, self.nbytes)
-        np.add.at(change, end + 1, -self.nbytes)
+        np.add.at(change, self.begin if stretched else self.first, self.nbytes)
+        np.add.at(change, self.last + 1, -self.nbytes)
         return np.cumsum(change)[:tasks]
 
+    def shrink(self, tight: np.ndarray) -> bool:
+        """Halves the longest of the stretches that cover a tight task (bool per task); False if there is none."""
+        upto = np.concatenate(([0], np.cumsum(tight)))
+        covering = (upto[self.first] > upto[self.begin]) & (self.early > 0)
+        if not covering.any():
+            return False
+        longest = int(self.early[covering].max())
+        self.early[covering & (self.early > longest // 2)] //= 2
+        return True
 
-OV=4
-LT=1
-def local_lives(graph: TaskGraph, prefetch: int) -> dict[str, Lives]:
-    """Lives of the LOCAL buffers by memory, in order of first use, stretched by up to `prefetch` tasks on a
-    transfer's side.
+
+def local_lives(graph: TaskGraph, prefetch: int, overlap: int) -> dict[str, Lives]:
+    """Lives of the LOCAL buffers by memory.
+
+    prefetch: tasks by which the life of a buffer that a transfer fills begins earlier; overlap: of any other buffer.
     """
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
@@ -65,20 +66,15 @@ def local_lives(graph: TaskGraph, prefetch: int) -> dict[str, Lives]:
     for buffer in first:
         if buffer.role is Role.LOCAL:
             by_memory.setdefault(buffer.memory, []).append(buffer)
-    end = len(graph.tasks) - 1
     lives = {}
     for memory, buffers in by_memory.items():
         begins = [first[buffer] for buffer in buffers]
-        ends = [last[buffer] for buffer in buffers]
-        filled = [_fills(graph.tasks[at], buffer) for at, buffer in zip(begins, buffers, strict=True)]
-        emptied = [_empties(graph.tasks[at], buffer) for at, buffer in zip(ends, buffers, strict=True)]
-        begin_array, end_array = np.array(begins, np.int64), np.array(ends, np.int64)
+        wanted = [prefetch if _fills(graph.tasks[at], buffer) else overlap for at, buffer in zip(begins, buffers, strict=True)]
         lives[memory] = Lives(
             buffers,
-            begin_array,
-            end_array,
-            np.minimum(np.where(filled, prefetch, OV), begin_array),
-            np.where(emptied, np.minimum(OV*LT, end - end_array), 0),
+            np.array(begins, np.int64),
+            np.array([last[buffer] for buffer in buffers], np.int64),
+            np.minimum(np.array(wanted, np.int64), begins),
             np.array([buffer.nbytes for buffer in buffers], np.int64),
         )
     return lives
@@ -86,15 +82,4 @@ def local_lives(graph: TaskGraph, prefetch: int) -> dict[str, Lives]:
 
 def _fills(task: Task, buffer: Buffer) -> bool:
     """Whether the task is a transfer into the buffer from another memory."""
-    return (
-        isinstance(task.op, CopyOp | GatherOp)
-        and task.writes[0].buffer is buffer
-        and task.reads[0].buffer.memory != buffer.memory
-    )
-
-
-def _empties(task: Task, buffer: Buffer) -> bool:
-    """Whether the task is a transfer out of the buffer into another memory."""
-    return (
-        isinstance(task.op, CopyOp) and task.reads[0].buffer is buffer and task.writes[0].buffer.memory != buffer.memory
-    )
+    return isinstance(task.op, CopyOp | GatherOp) and task.reads[0].buffer.memory != buffer.memory

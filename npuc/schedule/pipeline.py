@@ -31,7 +31,7 @@ def schedule_within(graph: TaskGraph, limits: Limits, options: ScheduleOptions) 
     sizes = {buffer.memory: limits.size(buffer.memory) for buffer in graph.buffers()}
     memory_bytes = {memory: size for memory, size in sizes.items() if size is not None}
 
-    placement = place(graph, memory_bytes, options.prefetch)
+    placement = place(graph, memory_bytes, options.prefetch, options.overlap)
     dependencies = depend(graph, placement, queues)
     virtual = virtual_barriers(dependencies.producers)
     legal = simplify(legalise(virtual, queue_of, limits.barriers), queue_of)

@@ -30,16 +30,16 @@ class Placement:
     peaks: dict[str, int]
 
 
-def place(graph: TaskGraph, memory_bytes: dict[str, int], prefetch: int) -> Placement:
+def place(graph: TaskGraph, memory_bytes: dict[str, int], prefetch: int, overlap: int) -> Placement:
     """Places every LOCAL buffer of the graph.
 
-    memory_bytes: sizes; a memory that is absent has no limit. prefetch: tasks by which the life of a transfer's
-    buffer is stretched where memory allows. Raises OverflowRefused, or PinRefused for hand-placed buffers that
+    memory_bytes: sizes; a memory that is absent has no limit. prefetch, overlap: tasks by which lives are stretched
+    where memory allows (npuc.schedule.lives). Raises OverflowRefused, or PinRefused for hand-placed buffers that
     collide.
     """
     offsets: dict[Buffer, int] = {}
     peaks: dict[str, int] = {}
-    for memory, lives in local_lives(graph, prefetch).items():
+    for memory, lives in local_lives(graph, prefetch, overlap).items():
         found = _place_memory(memory, lives, memory_bytes.get(memory, _UNLIMITED), len(graph.tasks))
         offsets.update(zip(lives.buffers, found, strict=True))
         peaks[memory] = max(offset + buffer.nbytes for offset, buffer in zip(found, lives.buffers, strict=True))
@@ -50,7 +50,7 @@ def _place_memory(memory: str, lives: Lives, limit: int, tasks: int) -> list[int
     """Offsets of the buffers of one memory, with as much of the stretched lives as fits."""
     _check_pins(memory, lives, limit)
     while True:
-        while (over := lives.load(tasks, stretched=True) > limit).any() and _shrink(lives, over):
+        while (over := lives.load(tasks, stretched=True) > limit).any() and lives.shrink(over):
             pass
         best: list[int] | None = None
         failed: list[int] = []
@@ -67,15 +67,15 @@ def _place_memory(memory: str, lives: Lives, limit: int, tasks: int) -> list[int
         crowded = np.zeros(tasks + 1, np.int64)
         for index in failed:
             crowded[lives.begin[index]] += 1
-            crowded[lives.end[index] + 1] -= 1
-        if not _shrink(lives, np.cumsum(crowded)[:tasks] > 0):
+            crowded[lives.last[index] + 1] -= 1
+        if not lives.shrink(np.cumsum(crowded)[:tasks] > 0):
             raise _overflow(memory, lives, limit, tasks, failed)
 
 
 def _orders(lives: Lives) -> list[list[int]]:
     """Orders of placement: largest first, most bytes x tasks first, trace order. Ties go to the earlier buffer."""
     count = len(lives.buffers)
-    area = lives.nbytes * (lives.end - lives.begin + 1)
+    area = lives.nbytes * (lives.last - lives.begin + 1)
     keys = (-lives.nbytes, -area, np.zeros(count, np.int64))
     pinned = np.array([buffer.pinned is None for buffer in lives.buffers])
     return [np.lexsort((np.arange(count), lives.begin, key, pinned)).tolist() for key in keys]
@@ -83,7 +83,7 @@ def _orders(lives: Lives) -> list[list[int]]:
 
 def _greedy(lives: Lives, order: list[int], limit: int) -> tuple[list[int], list[int]]:
     """Best fit in the given order: (offset of each buffer, buffers that found no hole below `limit`)."""
-    begins, ends, sizes = lives.begin.tolist(), lives.end.tolist(), lives.nbytes.tolist()
+    begins, ends, sizes = lives.begin.tolist(), lives.last.tolist(), lives.nbytes.tolist()
     bins: list[list[int]] = [[] for _ in range(max(ends) // _BIN + 1)]
     offsets = [-1] * len(order)
     missing = []
@@ -126,16 +126,6 @@ def _best_hole(taken: list[tuple[int, int]], size: int, align: int, limit: int) 
 
 def _peak(lives: Lives, offsets: list[int]) -> int:
     return max(offset + buffer.nbytes for offset, buffer in zip(offsets, lives.buffers, strict=True))
-
-
-def _shrink(lives: Lives, tight: np.ndarray) -> bool:
-    """Halves what stretches a life over a tight task (bool per task); False if nothing was left to give up."""
-    upto = np.concatenate(([0], np.cumsum(tight)))
-    early = (upto[lives.first] > upto[lives.begin]) & (lives.early > 0)
-    late = (upto[lives.end + 1] > upto[lives.last + 1]) & (lives.late > 0)
-    lives.early[early] //= 2
-    lives.late[late] //= 2
-    return bool(early.any() or late.any())
 
 
 def _check_pins(memory: str, lives: Lives, limit: int) -> None:

@@ -13,10 +13,10 @@ from npurt.elf import SHN_ABS, SHN_UNDEF, ElfFile, Symbol
 from npurt.errors import BlobError
 from npurt.image import BaseReloc, StepPatch
 
-MAX_BIND_OFFSET = 1 << 20  # bytes
+MAX_ADDEND = 1 << 20  # bytes between a buffer's first byte and its base
 _STEP_FIELDS = {Reloc.STEP_SRC: "src_offset", Reloc.STEP_DST: "dst_offset", Reloc.STEP_VALID: "valid"}
 _STEP_SYMBOLS = {f"step.{step.name.lower()}": step for step in Step}
-_STATIC_KINDS = {blob.NAME_WEIGHTS: BaseKind.CONST, blob.NAME_SCRATCH: BaseKind.SCRATCH}
+_SECTION_KINDS: dict[int, str] = {BaseKind.CONST: blob.NAME_WEIGHTS, BaseKind.SCRATCH: blob.NAME_SCRATCH}
 
 
 def _rows(elf: ElfFile, name: str, target: str, symbols: Sequence[Symbol]) -> list[tuple[int, int, Symbol, int]]:
@@ -52,26 +52,28 @@ def read_base_relocations(elf: ElfFile, bases: np.ndarray, symbols: Sequence[Sym
             row = _field_row(name, offset, BASE, "address", len(bases))
             if type_ != kind or row in found:
                 raise BlobError(f"section {name}: base {row} has relocation type {type_} or is patched twice")
-            if symbols[int(bases[row]["symbol"])] is not symbol or addend < 0:
-                raise BlobError(
-                    f"section {name}: base {row} is patched by the symbol {symbol.name!r} or addend {addend}"
-                )
-            is_static = symbol.section not in (SHN_UNDEF, SHN_ABS)
-            section = elf.sections[symbol.section].name if is_static else ""
-            base_kind = int(bases[row]["kind"])
-            if is_static != (kind is Reloc.ABS64) or (is_static and _STATIC_KINDS.get(section) != base_kind):
-                raise BlobError(f"section {name}: base {row} of kind {base_kind} lies in section {section!r}")
-            if not is_static and base_kind in _STATIC_KINDS.values():
-                raise BlobError(f"section {name}: base {row} of kind {base_kind} is left for the caller to bind")
-            if is_static and symbol.value + addend + int(bases[row]["size"]) > elf.sections[symbol.section].size:
-                raise BlobError(f"section {name}: base {row} ends beyond its section {section}")
-            if addend > MAX_BIND_OFFSET:
-                raise BlobError(f"section {name}: the addend {addend} of base {row} is larger than {MAX_BIND_OFFSET}")
-            found[row] = BaseReloc(row, symbol.section, symbol.value + addend) if is_static else BaseReloc(row, None, addend)
+            if symbols[int(bases[row]["symbol"])] is not symbol or not 0 <= addend <= MAX_ADDEND:
+                raise BlobError(f"section {name}: base {row} is patched by the symbol {symbol.name!r}, addend {addend}")
+            if kind is Reloc.ABS64:
+                found[row] = _static(elf, bases[row], row, symbol.section, symbol.value + addend)
+            elif symbol.section != SHN_UNDEF or bases[row]["kind"] in _SECTION_KINDS:
+                raise BlobError(f"section {name}: base {row} is left to be bound and lies in the blob")
+            else:
+                found[row] = BaseReloc(row, None, addend)
     missing = [row for row in range(len(bases)) if row not in found]
     if missing:
         raise BlobError(f"base {missing[0]} has no relocation")
     return tuple(found[row] for row in sorted(found))
+
+
+def _static(elf: ElfFile, base: np.void, row: int, index: int, offset: int) -> BaseReloc:
+    """The relocation to a section, which must be the one of the base's kind and hold all of it."""
+    section = elf.sections[index] if index < len(elf.sections) else None
+    if section is None or section.name != _SECTION_KINDS.get(int(base["kind"])):
+        raise BlobError(f"base {row} of kind {int(base['kind'])} lies in {section.name if section else 'no section'}")
+    if offset + int(base["size"]) > section.size:
+        raise BlobError(f"base {row} ends beyond its section {section.name}")
+    return BaseReloc(row, index, offset)
 
 
 def read_step_patches(elf: ElfFile, dma: np.ndarray, symbols: Sequence[Symbol]) -> tuple[StepPatch, ...]:

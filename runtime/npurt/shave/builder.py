@@ -16,11 +16,13 @@ size and work, which only the verifier knows).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from npurt.abi.bytecode import ARG, HEADER, INSTRUCTION, MAGIC, REGISTER, ArgMode, Op
 from npurt.abi.dtypes import DType
+from npurt.abi.rows import fill
 from npurt.errors import BytecodeError
 from npurt.shave.rules import LETTER, RULES, expected_shape, pack_permutation, register_type
 
@@ -51,7 +53,7 @@ class ProgramBuilder:
     """A program under construction. trip: how often the instruction list runs."""
 
     trip: int = 1
-    _args: list[tuple[object, ...]] = field(default_factory=list)
+    _args: list[tuple[Any, ...]] = field(default_factory=list)
     _registers: list[Register] = field(default_factory=list)
     _instructions: list[tuple[int, ...]] = field(default_factory=list)
 
@@ -165,7 +167,7 @@ class ProgramBuilder:
             (register.dtype, len(register.shape), 0, register.shape + (0,) * (4 - len(register.shape)))
             for register in self._registers
         ]
-        tables = (np.array(self._args, ARG), np.array(registers, REGISTER), np.array(self._instructions, INSTRUCTION))
+        tables = (fill(ARG, self._args), fill(REGISTER, registers), fill(INSTRUCTION, self._instructions))
         return header.tobytes() + b"".join(table.tobytes() for table in tables)
 
     def _emit(
