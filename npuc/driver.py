@@ -95,9 +95,8 @@ def compile_model(path: str | Path, options: CompileOptions) -> Compiled | None:
     check_model(loaded)
     assets = read_assets(loaded)
     step, folder = options.dump_after or ("", None)
-    graphs = build(
-        loaded, _build_options(options, assets), dump_after=(step,) if step else (), dump_dir=folder, stop_after=options.stop_after
-    )
+    limits = _build_options(options, assets)
+    graphs = build(loaded, limits, dump_after=(step,) if step else (), dump_dir=folder, stop_after=options.stop_after)
     seconds["graph"] = time.perf_counter() - clock
     if options.stop_after is not None:
         return None
@@ -155,7 +154,7 @@ def _entry(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer
             continue
         faults = check(program, target)
         if faults:
-            raise InternalError(f"entry {entry.label}: the schedule is wrong:\n" + "\n".join(str(fault) for fault in faults))
+            raise InternalError(f"entry {entry.label}: the schedule is wrong:\n" + "\n".join(map(str, faults)))
         return lowered, program
     raise AssertionError("unreachable: the last share returns or raises")
 
@@ -168,7 +167,8 @@ def _device_state(state: StateSpec, storage: Storage) -> StateSpec:
 
 def read_assets(loaded: LoadedModel) -> dict[str, bytes]:
     """The files beside the model that a session needs, by name."""
-    return {name: asset if isinstance(asset, bytes) else asset.read_bytes() for name, asset in sorted(loaded.assets.items())}
+    found = sorted(loaded.assets.items())
+    return {name: asset if isinstance(asset, bytes) else asset.read_bytes() for name, asset in found}
 
 
 def end_tokens(assets: Mapping[str, bytes]) -> tuple[list[int], int | None]:

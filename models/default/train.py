@@ -23,8 +23,10 @@ from .shape import BOS, EOS
 class Plan:
     """How long and how fast to train."""
 
-    steps: int = 2300
-    long_steps: int = 500
+    steps: int = 2000
+    schedule: int = 2300
+    """Steps of the rate's schedule; training ends a little before it, at 0.15 of the top rate."""
+    long_steps: int = 200
     """The last steps, whose rows have the full length."""
     tokens: int = 6144
     """Tokens of one step, whatever the length of its rows."""
@@ -38,10 +40,10 @@ class Plan:
     threads: int = 2
 
     def rate_at(self, step: int) -> float:
-        """Linear warm-up, then linear down to a fiftieth."""
+        """Linear warm-up, then linear down, to a fiftieth at the schedule's end."""
         if step < self.warmup:
             return self.rate * (step + 1) / self.warmup
-        left = (self.steps - step) / (self.steps - self.warmup)
+        left = (self.schedule - step) / (self.schedule - self.warmup)
         return self.rate * (0.02 + 0.98 * left)
 
 

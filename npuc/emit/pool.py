@@ -133,7 +133,10 @@ class _Writer:
 
 
 def _bytes(const: Const) -> memoryview | bytes:
-    array = const.produce()
+    try:
+        array = const.produce()
+    except OSError as error:  # of the model's files, not of the blob's
+        raise EmitError(f"constant {const.key!r} cannot be read: {error}") from error
     if array.dtype != const.dtype.storage or array.shape != const.shape:
         raise EmitError(
             f"constant {const.key!r}: {_type(const)} was promised ({const.dtype.storage}), "

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 _SHOWN_PLACES = 3
 _SHOWN_PROBLEMS = 20
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 class ModelRefused(Exception):
-    """The model cannot be compiled. `problems` holds one short message each, `source` the name of its file, if known."""
+    """The model cannot be compiled. `problems` has a short message for each fault, `source` is the name of its file."""
 
     exit_code = 3
 
@@ -47,8 +49,9 @@ class Problems:
             places.append(where)
 
     def messages(self) -> list[str]:
-        """One message a fault, with its places in front."""
-        return [f"{_join(places)}: {what}" if places else what for what, places in self._places.items()]
+        """One message a fault, with its places in front. Control characters of names in a file become question marks."""
+        texts = [f"{_join(places)}: {what}" if places else what for what, places in self._places.items()]
+        return [_CONTROL.sub("?", text) for text in texts]
 
     def refuse(self, source: str = "") -> None:
         """Raises ModelRefused if there is any fault."""

@@ -50,6 +50,7 @@ _MICROSOFT = frozenset(
         "Unique",
     }
 )
+_NO_VERSION = 1 << 31  # the schema library takes an int32
 _STATE_OPS = frozenset({"ReadValue", "Assign"})
 _EXTRA = {"": _UNOFFICIAL, "com.microsoft": _MICROSOFT, "npuc": _STATE_OPS}
 
@@ -57,7 +58,7 @@ _EXTRA = {"": _UNOFFICIAL, "com.microsoft": _MICROSOFT, "npuc": _STATE_OPS}
 def schema_of(node: ir.Node, opsets: dict[str, int]) -> onnx.defs.OpSchema | None:
     """The ONNX schema of a node in the operator sets of its model, or None where the standard has none."""
     version = opsets.get(node.domain)
-    if version is None or not onnx.defs.has(node.op_type, version, node.domain):
+    if version is None or not 0 < version < _NO_VERSION or not onnx.defs.has(node.op_type, version, node.domain):
         return None
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
     return None if schema.deprecated else schema

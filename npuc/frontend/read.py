@@ -17,6 +17,7 @@ from npuc.frontend.errors import ModelRefused, Problems
 from npuc.frontend.external import bind_external
 from npuc.frontend.locate import find_assets, find_model
 from npuc.frontend.model import LoadedModel
+from npuc.frontend.names import check_names
 from npuc.frontend.order import ordered
 from npuc.frontend.weights import check_weights
 
@@ -33,7 +34,7 @@ def load_model(path: str | PathLike[str]) -> LoadedModel:
     source = model_file.name
     proto = _parse(model_file, source)
     problems = Problems()
-    _check_names(proto.graph, problems)
+    check_names(proto, problems)
     problems.refuse(source)
     try:
         with _quiet():
@@ -74,26 +75,6 @@ def _parse(file: Path, source: str) -> onnx.ModelProto:
         except Exception as error:  # protobuf's own DecodeError, which has no public home with types
             raise ModelRefused(["damaged: the graph inside cannot be read"], source) from error
     return proto
-
-
-def _check_names(graph: onnx.GraphProto, problems: Problems) -> None:
-    """Names that two things have: nothing that reads such a name has a meaning."""
-    makers: dict[str, str] = {}
-    for value in graph.input:
-        if value.name in makers:
-            problems.add(f"two inputs are named {value.name!r}")
-        makers[value.name] = "a graph input"
-    for tensor in graph.initializer:
-        if makers.get(tensor.name) == "an initializer":
-            problems.add(f"two initializers are named {tensor.name!r}")
-        makers[tensor.name] = "an initializer"
-    for node in graph.node:
-        for name in node.output:
-            if name and name in makers:
-                problems.add(
-                    f"value {name!r} is made twice, by {makers[name]} and by node {node.name} ({node.op_type})"
-                )
-            makers[name] = f"node {node.name} ({node.op_type})"
 
 
 def _plain_dims(model: ir.Model) -> None:

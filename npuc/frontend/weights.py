@@ -29,7 +29,9 @@ def _check_tensor(tensor: ir.TensorProtocol, where: str, problems: Problems) -> 
     if any(d < 0 for d in shape):
         problems.add(f"shape {list(shape)} has a negative extent", where)
         return
-    if isinstance(tensor, ir.TensorProtoTensor):
+    if tensor.dtype == ir.DataType.UNDEFINED:
+        problems.add("has no element type", where)
+    elif isinstance(tensor, ir.TensorProtoTensor):
         held, needed = _held(tensor.raw), math.prod(shape)
         if held is not None and held != _storage(tensor, needed):
             problems.add(

@@ -9,7 +9,6 @@ import onnx_ir as ir
 
 from npuc.graph.nodes import Builder, attributes, constant, dims, is_op, producer, replace_value, scalar
 
-
 _MOVES = ("Reshape", "Expand", "Cast", "CastLike", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Tile")
 """Operators that hand on their input where type and shape stay the same."""
 

@@ -1,4 +1,4 @@
-"""Extents of a language model's inputs: what the roles say, what the structure implies, and what only the user knows."""
+"""Extents of a language model's inputs: from their roles, from the structure, and from the user."""
 
 from __future__ import annotations
 

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from npuc.graph.evalops import elementwise, movement, reduction
+from npuc.graph.evalops import elementwise, movement, quantized, reduction
 from npuc.graph.evalops.common import Array, Attributes, EvaluationError, Inputs, OpFunction, OutOfTable
 
 __all__ = ["OPERATORS", "EvaluationError", "OutOfTable", "can_evaluate", "evaluate"]
 
-OPERATORS: dict[str, OpFunction] = {**elementwise.OPERATORS, **movement.OPERATORS, **reduction.OPERATORS}
+OPERATORS: dict[str, OpFunction] = {
+    **elementwise.OPERATORS,
+    **movement.OPERATORS,
+    **reduction.OPERATORS,
+    **quantized.OPERATORS,
+}
 
 
 def can_evaluate(domain: str, op_type: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from npuc.frontend.errors import ModelRefused
+from npuc.graph.clean import remove_dead
 from npuc.graph.infer import Dims, Fact, Inference
 from npuc.graph.interpret import Interpreter, input_facts
 from npuc.graph.nodes import label
@@ -34,6 +35,9 @@ def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference) ->
         else:
             _annotate(node, facts)
     graph.remove(dead, safe=True)
+    remove_dead(graph)
+    for node in graph:
+        _check_static(node)
     return len(dead)
 
 
@@ -50,11 +54,13 @@ def _to_initializer(graph: ir.Graph, output: ir.Value, fact: Fact) -> None:
 
 def _annotate(node: ir.Node, facts: list[Fact]) -> None:
     for output, fact in zip(node.outputs, facts, strict=True):
-        if not output.name:
-            continue
-        if not fact.static:
+        if output.name:
+            output.shape = None if fact.shape is None else ir.Shape(fact.shape)
+            output.type = ir.TensorType(fact.dtype)
+
+
+def _check_static(node: ir.Node) -> None:
+    for output in node.outputs:
+        if output.name and (output.shape is None or not output.shape.is_static()):
             raise ModelRefused([f"{label(node)}: output {output.name!r} has an extent that follows from no size of the "
-                                f"model; operators whose result size depends on data are not supported"])
-        assert fact.shape is not None
-        output.shape = ir.Shape([int(d) for d in fact.shape if d is not None])
-        output.type = ir.TensorType(fact.dtype)
+                                "model; operators whose result size depends on data are not supported"])

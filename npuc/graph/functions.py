@@ -1,8 +1,6 @@
-"""What npuc's own operators mean: a function body of standard operators each, so that every stage runs in onnxruntime."""
+"""What npuc's own operators mean: an ONNX function body each, so that every stage runs in onnxruntime."""
 
 from __future__ import annotations
-
-from functools import cache
 
 import onnx_ir as ir
 
@@ -26,8 +24,8 @@ RMSNorm <epsilon: float = 0.00001, axis: int = -1> (x, w) => (y) {
   y = CastLike (scaled, x)
 }"""
 
-# The first rotary_dim channels of x [1, H, C, D] turn pairwise by the angles whose cosines and sines are [C, rotary_dim / 2];
-# a pair is (i, i + rotary_dim / 2), or (2i, 2i + 1) if interleaved. The other channels pass.
+# The first R = rotary_dim channels of x [1, H, C, D] turn pairwise by angles whose cosines and sines are [C, R / 2];
+# a pair is (i, i + R / 2), or (2i, 2i + 1) if interleaved. The other channels pass.
 _ROTARY = """
 Rotary <interleaved: int = 0, rotary_dim: int> (x, cos, sin) => (y) {
   zero = Constant <value_ints: ints = [0]> ()
@@ -83,8 +81,8 @@ StepRows <rows: int> (table, n_past) => (y) {
   y = Slice (table, start, end, zero)
 }"""
 
-# bool [1, 1, rows, capacity + rows]. Row i sees past slot j if j < n_past, and new slot j if j <= i (or always, if not causal);
-# with a window only slots of the last `window` positions.
+# bool [1, 1, rows, capacity + rows]. Row i sees past slot j if j < n_past, and new slot j if j <= i (or always, if not
+# causal); with a window only slots of the last `window` positions.
 _STEP_MASK = """
 StepMask <rows: int, capacity: int, causal: int = 1, window: int = 0> (n_past) => (seen) {
   zero = Constant <value_int: int = 0> ()
@@ -119,9 +117,9 @@ StepMask <rows: int, capacity: int, causal: int = 1, window: int = 0> (n_past) =
   seen = Unsqueeze (plane, heads)
 }"""
 
-# softmax(scale * q k^T, soft-capped) v over the past slots below n_past and the new ones up to each row; computed in f32.
-# q [1, H, C, D], k_new [1, G, C, D], v_new [1, G, C, Dv], k_past [1, G, N, D], v_past [1, G, N, Dv]: head h reads group h / (H / G).
-# Past slots from n_past on are taken as zeros, whatever they hold.
+# softmax(scale * q k^T, soft-capped) v over the past slots below n_past and the new ones up to each row, in f32.
+# q [1, H, C, D], k_new [1, G, C, D], v_new [1, G, C, Dv], k_past [1, G, N, D], v_past [1, G, N, Dv]; head h reads group
+# h / (H / G). Past slots from n_past on are taken as zeros, whatever they hold.
 _ATTENTION = """
 Attention <scale: float, softcap: float = 0.0, window: int = 0> (q, k_new, v_new, k_past, v_past, n_past) => (y) {
   zero = Constant <value_int: int = 0> ()
@@ -208,22 +206,13 @@ _BODIES = {
 }
 
 
-@cache
-def _parsed(op_type: str) -> bytes:
-    import onnx.parser
-
-    return onnx.parser.parse_function(_HEADER + _BODIES[op_type]).SerializeToString()
-
-
 def add_functions(model: ir.Model) -> None:
     """Adds the bodies of the npuc operators that the graph uses, and the opset import of their domain, in place."""
-    import onnx
+    import onnx.parser
 
     used = sorted({node.op_type for node in model.graph if node.domain == DOMAIN})
     for op_type in used:
-        proto = onnx.FunctionProto()
-        proto.ParseFromString(_parsed(op_type))
-        function = ir.serde.deserialize_function(proto)
+        function = ir.serde.deserialize_function(onnx.parser.parse_function(_HEADER + _BODIES[op_type]))
         model.functions[function.identifier()] = function
     if used:
         model.graph.opset_imports[DOMAIN] = 1

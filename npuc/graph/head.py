@@ -6,17 +6,22 @@ import onnx_ir as ir
 
 from npuc.frontend.errors import ModelRefused
 from npuc.graph.clean import remove_dead
-from npuc.graph.nodes import Builder, dims, is_op, label, replace_value
+from npuc.graph.fuse.region import graph_order, nearest_source
+from npuc.graph.nodes import Builder, dims, is_op, producer, replace_value
 from npuc.graph.static import Draft
 
 HIDDEN = "hidden"
 LOGITS = "logits"
 
-_PRODUCTS = {"MatMul": 0, "Gemm": 0, "FusedMatMul": 0, "MatMulNBits": 0}
-"""Operators that multiply with a weight, and their data input."""
+_PRODUCTS = frozenset({"MatMul", "Gemm", "MatMulNBits", "MatMulInteger"})
+"""Operators that multiply with a weight."""
 
-_AFTER_PRODUCT = ("Add", "Sub", "Mul", "Div", "Tanh", "Cast", "Clip", "Reshape", "Transpose", "Identity", "Squeeze",
-                  "Unsqueeze", "Gather", "Slice")
+_AROUND = _PRODUCTS | frozenset({
+    "Add", "Sub", "Mul", "Div", "Tanh", "Cast", "Clip", "Reshape", "Transpose", "Identity", "Squeeze", "Unsqueeze",
+    "Gather", "Slice", "DynamicQuantizeLinear", "QuantizeLinear", "DequantizeLinear",
+})
+"""Operators that may stand between the cut and the logits."""
+
 _ROW_CHOICES = ("Reshape", "Gather", "Slice", "Squeeze", "Unsqueeze", "Cast", "Identity")
 
 
@@ -27,19 +32,23 @@ def find_cut(graph: ir.Graph, logits: str, rows: int) -> str:
     go on to it, the value with all rows. Raises ModelRefused if the logits do not come from such a product.
     """
     value = next(v for v in graph.outputs if v.name == logits)
-    while True:
-        node = value.producer()
-        if node is None:
-            raise ModelRefused([f"the logits {logits!r} come from the graph input {value.name!r}"])
-        if node.op_type in _PRODUCTS and all(v is None or v.const_value is not None for v in node.inputs[1:]):
-            data = node.inputs[_PRODUCTS[node.op_type]]
-            assert data is not None
-            return _before_row_choice(data, rows).name or ""
-        variable = [v for v in node.inputs if v is not None and v.const_value is None]
-        if not is_op(node, *_AFTER_PRODUCT) or len(variable) != 1:
-            raise ModelRefused([f"{label(node)} stands between the logits {logits!r} and the last product with a constant "
-                                "weight: head and body cannot be told apart"])
-        value = variable[0]
+    region = nearest_source(
+        value, lambda node: node.op_type in _AROUND, lambda nodes: any(map(_is_product, nodes)), graph_order(graph)
+    )
+    if isinstance(region, str):
+        raise ModelRefused([f"head and body cannot be told apart: no product with a constant weight ends in the logits "
+                            f"({region})"])
+    return _before_row_choice(region.sources[0], rows).name or ""
+
+
+def _is_product(node: ir.Node) -> bool:
+    return node.op_type in _PRODUCTS and any(map(_is_weight, node.inputs[1:]))
+
+
+def _is_weight(value: ir.Value | None) -> bool:
+    stored = producer(value, "DequantizeLinear")
+    held = stored.inputs[0] if stored is not None else value
+    return held is not None and held.const_value is not None
 
 
 def _before_row_choice(value: ir.Value, rows: int) -> ir.Value:

@@ -1,7 +1,7 @@
 """Facts about values: type, shape and, where it is known, the content. One operator at a time, remembered by signature.
 
 Equal layers ask equal questions, so the answers are kept by (operator, attributes, input types, known shape operands).
-The standard's own inference answers for ONNX operators; npuc's have a function each below.
+The standard's own inference answers for ONNX operators; npuc's and onnxruntime's have a function each below.
 """
 
 from __future__ import annotations
@@ -64,8 +64,9 @@ class Inference:
         key = _signature(node, inputs)
         answer = self._answers.get(key)
         if answer is None:
-            if node.domain == DOMAIN:
-                answer = _OWN[node.op_type](attributes(node), [f for f in inputs if f is not None])
+            own = _OWN.get((node.domain, node.op_type))
+            if own is not None:
+                answer = own(attributes(node), [f for f in inputs if f is not None])
             else:
                 answer = _standard(node, inputs)
             self._answers[key] = answer
@@ -108,7 +109,7 @@ def _standard(node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
         if fact is not None and fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= _SMALL
     }
     try:
-        schema = onnx.defs.get_schema(node.op_type, OPSET if node.domain == "" else 1, node.domain)
+        schema = onnx.defs.get_schema(node.op_type, OPSET, node.domain)
         answer = onnx.shape_inference.infer_node_outputs(
             schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid(node.domain, OPSET)]
         )
@@ -154,10 +155,16 @@ def _attention(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
     return [Fact(inputs[0].dtype, (*query[:-1], value[-1]))]
 
 
-_OWN: dict[str, Callable[[dict[str, Any], list[Fact]], list[Fact]]] = {
-    "RMSNorm": _like_first,
-    "Rotary": _like_first,
-    "StepRows": _step_rows,
-    "StepMask": _step_mask,
-    "Attention": _attention,
+def _matmul_n_bits(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    assert inputs[0].shape is not None
+    return [Fact(inputs[0].dtype, (*inputs[0].shape[:-1], attrs["N"]))]
+
+
+_OWN: dict[tuple[str, str], Callable[[dict[str, Any], list[Fact]], list[Fact]]] = {
+    (DOMAIN, "RMSNorm"): _like_first,
+    (DOMAIN, "Rotary"): _like_first,
+    (DOMAIN, "StepRows"): _step_rows,
+    (DOMAIN, "StepMask"): _step_mask,
+    (DOMAIN, "Attention"): _attention,
+    ("com.microsoft", "MatMulNBits"): _matmul_n_bits,
 }

@@ -46,18 +46,13 @@ class Interpreter:
     def step(self, node: ir.Node) -> list[Fact]:
         """Facts of one node's outputs. ModelRefused names the node if its inputs do not fit."""
         inputs = [None if value is None else self.fact(value) for value in node.inputs]
-        if node.domain == "" and node.op_type in ("Shape", "Size") and inputs[0] is not None and inputs[0].static:
-            return [self._extent(node, inputs[0])]
+        if node.domain == "" and node.op_type in ("Shape", "Size") and inputs[0] is not None:
+            extents = _extents(node, inputs[0])
+            if extents is not None:
+                return [known_fact(extents)]
         if can_evaluate(node.domain, node.op_type) and all(f is None or f.tensor is not None for f in inputs):
             return self._computed(node, inputs)
         return self.inference.infer(node, inputs)
-
-    def _extent(self, node: ir.Node, fact: Fact) -> Fact:
-        if node.op_type == "Size":
-            return known_fact(np.array(fact.size, np.int64))
-        attrs = attributes(node)
-        assert fact.shape is not None
-        return known_fact(np.array(fact.shape[attrs.get("start", 0) : attrs.get("end")], np.int64))
 
     def _computed(self, node: ir.Node, inputs: list[Fact | None]) -> list[Fact]:
         if any(f is not None and f.size > LAZY_ELEMENTS for f in inputs):
@@ -65,6 +60,17 @@ class Interpreter:
             if len(inferred) == 1 and inferred[0].static and inferred[0].size > LAZY_ELEMENTS:
                 return [_lazy(node, inputs, inferred[0])]
         return [known_fact(array) for array in compute(node, inputs)]
+
+
+def _extents(node: ir.Node, fact: Fact) -> np.ndarray | None:
+    """What Shape or Size gives, if the extents it asks for are known."""
+    if node.op_type == "Size":
+        return np.array(fact.size, np.int64) if fact.static else None
+    if fact.shape is None:
+        return None
+    attrs = attributes(node)
+    extents = list(fact.shape[attrs.get("start", 0) : attrs.get("end")])
+    return None if None in extents else np.array(extents, np.int64)
 
 
 def compute(node: ir.Node, inputs: list[Fact | None]) -> tuple[np.ndarray, ...]:

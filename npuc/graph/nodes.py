@@ -74,7 +74,7 @@ def dims(value: ir.Value) -> tuple[int, ...]:
     """The static shape of a value. ValueError names the value if a dim is not known."""
     if value.shape is None or not value.shape.is_static():
         raise ValueError(f"value {value.name!r} has the shape {value.shape}, which is not static")
-    return tuple(int(d) for d in value.shape)
+    return value.shape.numpy()
 
 
 def label(node: ir.Node) -> str:

@@ -11,7 +11,7 @@ DEFAULT_CHUNK = 128
 
 
 class OptionError(ValueError):
-    """An option asks for what the model cannot give. The message names the option, the bound and where it comes from."""
+    """An option asks for what the model cannot give. The message names the option, the bound and what sets it."""
 
     exit_code = 2
 

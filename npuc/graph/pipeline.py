@@ -17,6 +17,7 @@ from npuc.graph.clean import clean, remove_dead
 from npuc.graph.dims import InputDims, input_dims
 from npuc.graph.dump import dump_draft, dump_model
 from npuc.graph.entry import LlmInfo, ModelGraphs
+from npuc.graph.expand.table import expand
 from npuc.graph.fold import fold
 from npuc.graph.functions import add_functions
 from npuc.graph.fuse.attention_softmax import SoftmaxAttentionRule
@@ -88,6 +89,13 @@ def _state(build: Build) -> None:
 def _normalise(build: Build) -> None:
     """One operator set, constants as initializers, a name for every node."""
     build.model = normalise(build.model)
+
+
+def _expand(build: Build) -> None:
+    """Fused operators of exporters are written out in standard ones."""
+    count = expand(build.model)
+    if count:
+        build.report.append(f"{count} fused operators of the exporter written out")
     build.classes = classify(build.states, build.model)
 
 
@@ -123,16 +131,15 @@ def _recognise(build: Build, draft: Draft) -> None:
     if build.llm is None or draft.n_past is None:
         return
     llm = build.llm
+    uses = uses_by_name(llm.step_values.frontier)
     held = constants(llm.step_values, llm.meanings, Point(draft.capacity, draft.rows))
-    apply_meanings(
-        draft.graph, uses_by_name(llm.step_values.frontier), llm.meanings, held, draft.n_past, draft.rows, draft.capacity
-    )
+    apply_meanings(draft.graph, uses, llm.meanings, held, draft.n_past, draft.rows, draft.capacity)
+    remove_dead(draft.graph)  # what lies behind the frontier may not fold, and need not
 
 
 def _fold(build: Build, draft: Draft) -> None:
     """Constants and shape arithmetic are computed; every value gets its type and static shape."""
     fold(draft.graph, draft.shapes, build.inference)
-    remove_dead(draft.graph)
     if build.llm is not None:
         drop_step_inputs(draft, build.llm.roles.inputs)
 
@@ -201,12 +208,13 @@ class EntryStep:
 MODEL_STEPS = (
     ModelStep("state", _state),  # first: stock passes delete an Assign and merge two ReadValues across one
     ModelStep("normalise", _normalise),
+    ModelStep("expand", _expand),  # before measure, which runs what positions and masks are made of
     ModelStep("measure", _measure),  # on the dynamic graph, which can be run for any number of past tokens
     ModelStep("static", _static),
 )
 
 ENTRY_STEPS = (
-    EntryStep("recognise", _recognise, static=False),  # before fold, which takes the capacity for the tokens of the past
+    EntryStep("recognise", _recognise, static=False),  # before fold, which takes the capacity for n_past
     EntryStep("fold", _fold),
     EntryStep("cut", _cut),  # before clean, which replaces the values that the cuts are known by
     EntryStep("clean", _clean),
@@ -231,16 +239,16 @@ def build(
 ) -> ModelGraphs:
     """The static graphs of a model.
 
-    model: a file, an exported folder, or a model in memory, which stays as it is. dump_after: steps (STEP_NAMES, or "all")
-    after which graphs are saved to dump_dir as `<step>.onnx` or `<step>.<entry>.onnx`. stop_after: the last step to run;
-    what it leaves comes back unfinished. Raises ModelRefused for the model, OptionError for the options.
+    model: a file, an exported folder, or a model in memory, which stays as it is. dump_after: steps (STEP_NAMES, or
+    "all") after which graphs are saved to dump_dir as `<step>.onnx` or `<step>.<entry>.onnx`. stop_after: the last step
+    to run; what it leaves comes back unfinished. Raises ModelRefused for the model, OptionError for the options.
     """
     for name in (*dump_after, *([stop_after] if stop_after else [])):
         if name not in STEP_NAMES and name != "all":
             raise OptionError(f"there is no step {name!r}; the steps are {', '.join(STEP_NAMES)}")
-    options = options or BuildOptions()
-    loaded = model.model if isinstance(model, LoadedModel) else model if isinstance(model, ir.Model) else load(model).model
-    work = Build(loaded, options)
+    if not isinstance(model, (LoadedModel, ir.Model)):
+        model = load(model)
+    work = Build(model.model if isinstance(model, LoadedModel) else model, options or BuildOptions())
     timings: dict[str, float] = {}
     folder = Path(dump_dir) if dump_dir is not None else None
     for step in (*MODEL_STEPS, *ENTRY_STEPS):
@@ -277,6 +285,7 @@ def _result(work: Build, timings: dict[str, float], finished: bool) -> ModelGrap
     states = state_specs(work.states, work.classes, work.drafts[0].graph, rows)
     info = None
     if work.llm is not None:
-        sizes = work.llm.sizes
-        info = LlmInfo(work.llm.vocab, work.llm.hidden, sizes.chunk, sizes.max_prompt_len, sizes.capacities, IDS, HIDDEN, LOGITS)
+        llm, sizes = work.llm, work.llm.sizes
+        limits = (sizes.chunk, sizes.max_prompt_len, sizes.capacities)
+        info = LlmInfo(llm.vocab, llm.hidden, *limits, ids=IDS, hidden_value=HIDDEN, logits=LOGITS)
     return ModelGraphs(entries, states, info, work.report, timings)

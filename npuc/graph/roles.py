@@ -82,7 +82,8 @@ def find_roles(model: ir.Model, states: Sequence[StateInfo], wanted: bool | None
 
 def _logits(model: ir.Model, states: Sequence[StateInfo]) -> list[str]:
     kept = {state.output for state in states}
-    floats = [v for v in model.graph.outputs if v.name not in kept and v.dtype is not None and v.dtype.is_floating_point()]
+    others = [v for v in model.graph.outputs if v.name not in kept]
+    floats = [v for v in others if v.dtype is not None and v.dtype.is_floating_point()]
     named = [v for v in floats if v.name == "logits"]
     return [v.name or "" for v in named or floats]
 

@@ -93,7 +93,7 @@ def _prompt_and_response(options: BuildOptions, bound: Bound | None, report: lis
     else:
         response = limit - prompt + 1
     why = "the capacity" if explicit is not None or bound is None else bound.reason
-    report.append(f"limits shrunk to {limit} tokens ({why}): prompts up to {prompt}, then at least {response} new tokens")
+    report.append(f"limited to {limit} tokens ({why}): prompts up to {prompt}, then {response} new tokens or more")
     return prompt, response
 
 

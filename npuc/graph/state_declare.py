@@ -4,6 +4,7 @@ holds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ import onnx_ir as ir
 from npuc.frontend.errors import Problems
 from npuc.frontend.facts import Types
 from npuc.frontend.text import Dim, dtype_text, node_text, shape_text
+from npuc.frontend.weights import MAX_TENSOR_BYTES
 from npuc.graph.constants import constant_value
 
 DOMAIN = "npuc"
@@ -124,6 +126,8 @@ def _value_faults(attributes: Mapping[str, ir.Attr]) -> list[str]:
         faults.append(f"attribute 'shape' is {list(shape)}; an extent is a number, or -1 where it grows")
     if list(shape).count(-1) > 1:
         faults.append(f"attribute 'shape' is {list(shape)}; a variable grows along one axis")
+    if not faults and math.prod(abs(d) for d in shape) * ir.DataType(dtype).bitwidth // 8 > MAX_TENSOR_BYTES:
+        faults.append(f"attribute 'shape' is {list(shape)}, larger than any state can be")
     return faults
 
 
@@ -162,31 +166,27 @@ def _fits(dims: tuple[Dim, ...], shape: tuple[int, ...]) -> bool:
 
 def _take_initial(variable: Variable, opsets: dict[str, int], problems: Problems) -> None:
     """Folds the initial values of all ReadValues, which must agree; an absent one is zeros without rows."""
-    arrays: list[np.ndarray] = []
+    key = f"variable {variable.id!r}"
+    first: ir.Node | None = None
     for node in variable.reads:
         source = node.inputs[0] if node.inputs else None
-        array = zeros(variable.shape, variable.dtype) if source is None else constant_value(source, opsets)
+        if source is None:
+            continue
+        array = constant_value(source, opsets)
         if array is None:
-            problems.add(
-                f"variable {variable.id!r}: its initial value {source.name if source else ''!r} is no constant",
-                node_text(node),
-            )
+            problems.add(f"{key}: its initial value {source.name!r} is no constant", node_text(node))
             return
-        wanted = ir.DataType(variable.dtype).numpy()
-        if array.dtype != wanted or not _fits(array.shape, variable.shape):
-            problems.add(
-                f"variable {variable.id!r} is declared {variable.declared}, its initial value is {array.dtype.name} "
-                f"{shape_text(array.shape)}",
-                node_text(node),
-            )
+        if array.dtype != ir.DataType(variable.dtype).numpy() or not _fits(array.shape, variable.shape):
+            found = f"{array.dtype.name} {shape_text(array.shape)}"
+            problems.add(f"{key} is declared {variable.declared}, its initial value is {found}", node_text(node))
             return
-        if arrays and not _same(arrays[0], array):
-            first, here = node_text(variable.reads[0]), node_text(node)
-            problems.add(f"variable {variable.id!r} has two initial values, in {first} and {here}")
+        if first is not None and not _same(variable.initial, array):
+            problems.add(f"{key} has two initial values, in {node_text(first)} and {node_text(node)}")
             return
-        arrays.append(array)
-    if arrays and any(node.inputs and node.inputs[0] is not None for node in variable.reads):
-        variable.initial = arrays[0]
+        first, variable.initial = node, array
+    bare = next((node for node in variable.reads if not node.inputs or node.inputs[0] is None), None)
+    if first is not None and bare is not None and not _same(variable.initial, zeros(variable.shape, variable.dtype)):
+        problems.add(f"{key} has two initial values, in {node_text(first)} and {node_text(bare)}")
 
 
 def zeros(shape: tuple[int, ...], dtype: int) -> np.ndarray:
@@ -194,5 +194,5 @@ def zeros(shape: tuple[int, ...], dtype: int) -> np.ndarray:
     return np.zeros([max(d, 0) for d in shape], ir.DataType(dtype).numpy())
 
 
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    return a.shape == b.shape and np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
+def _same(a: np.ndarray | None, b: np.ndarray) -> bool:
+    return a is not None and a.shape == b.shape and a.tobytes() == b.tobytes()

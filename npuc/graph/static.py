@@ -68,8 +68,8 @@ def drop_step_inputs(draft: Draft, roles: Mapping[str, Role]) -> None:
     problems = Problems()
     for value in [v for v in draft.graph.inputs if roles.get(v.name or "") in (Role.MASK, Role.POSITIONS)]:
         if value.uses():
-            readers = ", ".join(use.node.name or "" for use in value.uses()[:2])
-            problems.add(f"graph input {value.name!r} is still read by {readers} after positions and masks were recognised")
+            readers = ", ".join(use.node.name or "" for use in value.uses())
+            problems.add(f"graph input {value.name!r} is read by {readers} for more than positions and masks")
         else:
             draft.graph.inputs.remove(value)
             del draft.shapes[value]

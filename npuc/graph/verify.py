@@ -15,10 +15,11 @@ class BrokenGraph(AssertionError):
 
 def verify_structure(graph: ir.Graph, step: str) -> None:
     """Every value is made before it is read and every name is used once."""
-    made: set[ir.Value] = {*graph.inputs, *graph.initializers.values()}
+    given = [*graph.inputs, *graph.initializers.values()]
+    made: set[ir.Value] = set(given)
     names: dict[str, str] = {}
-    for value in made:
-        _claim(names, value, "an input or initializer", step)
+    for held in given:
+        _claim(names, held, "an input or initializer", step)
     for node in graph:
         for value in node.inputs:
             if value is not None and value not in made:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -31,7 +32,9 @@ class ConstPool:
         if known is None:
             array = np.ascontiguousarray(tensor.numpy())
             head = f"{tensor.dtype.name}{tuple(array.shape)}".encode()
-            known = tensor, hashlib.sha256(head + array.view(np.uint8).tobytes() if array.size else head).hexdigest()[:32]
+            digest = hashlib.sha256(head)
+            digest.update(memoryview(array.reshape(-1).view(np.uint8)))
+            known = tensor, digest.hexdigest()[:32]
             self._digests[id(tensor)] = known
         return known[1]
 
@@ -39,33 +42,31 @@ class ConstPool:
         """A contiguous region over the constant `key`."""
         buffer = self._buffers.get(key)
         if buffer is None:
-            count = int(np.prod(shape, dtype=np.int64))
-            buffer = Buffer(f"const.{len(self._buffers)}", "ddr", count * dtype.nbytes, Role.CONST,
-                            const=Const(key, dtype, shape, produce))  # fmt: skip
+            nbytes = math.prod(shape) * dtype.nbytes
+            const = Const(key, dtype, shape, produce)
+            buffer = Buffer(f"const.{len(self._buffers)}", "ddr", nbytes, Role.CONST, const=const)
             self._buffers[key] = buffer
         return Region(buffer, 0, dtype, shape, contiguous_strides(shape, dtype.nbytes))
 
     def plain(self, tensor: ir.TensorProtocol) -> Region:
         """The tensor as it is, in its storage type."""
         dtype = self.storage.of(tensor.dtype)
-        shape = tuple(int(n) for n in tensor.shape)
-        return self.region(
-            f"{self.digest(tensor)}.{dtype.label}", dtype, shape, lambda: self.storage.pack(tensor.numpy(), dtype)
-        )
+        shape = tuple(int(n) for n in tensor.shape.numpy())
+        key = f"{self.digest(tensor)}.{dtype.label}"
+        return self.region(key, dtype, shape, lambda: self.storage.pack(tensor.numpy(), dtype))
 
     def weights(self, tensor: ir.TensorProtocol, transposed: bool) -> Region:
-        """A weight matrix as [N, full K]: the rows a matrix engine wants. `transposed`: the tensor is [N, K] already."""
+        """A weight matrix as [N, full K], the rows a matrix engine wants. transposed: the tensor is [N, K] already."""
         if transposed:
             return self.plain(tensor)
         dtype = self.storage.of(tensor.dtype)
-        k, n = (int(extent) for extent in tensor.shape)
-        return self.region(
-            f"{self.digest(tensor)}.nk.{dtype.label}", dtype, (n, k), lambda: self.storage.pack(tensor.numpy().T, dtype)
-        )
+        k, n = (int(extent) for extent in tensor.shape.numpy())
+        key = f"{self.digest(tensor)}.nk.{dtype.label}"
+        return self.region(key, dtype, (n, k), lambda: self.storage.pack(tensor.numpy().T, dtype))
 
     def table(self, bias: ir.TensorProtocol, factor: float = 1.0) -> Region:
         """The DPU's per-channel table [N, 2] of (scale, bias) f32 for a bias vector; factor scales the bias."""
-        count = int(np.prod([int(n) for n in bias.shape], dtype=np.int64))
+        count = math.prod(int(n) for n in bias.shape.numpy())
 
         def produce() -> np.ndarray:
             rows = np.ones((count, 2), "<f4")

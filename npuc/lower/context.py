@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx_ir as ir
@@ -12,13 +13,16 @@ from npuc.lower.consts import ConstPool
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.storage import Storage
 from npuc.lower.views import contiguous_strides, reshape
-from npuc.tasks import Buffer, Region, Role
+from npuc.tasks import Buffer, Region
 from npurt.abi.dtypes import DType
 
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One kernel over whole arrays; None where an optional array is absent. params: fixed keyword parameters; tile sizes are chosen later, by capacity."""
+    """One kernel over whole arrays; None where an optional array is absent.
+
+    params: its fixed keyword parameters; tile sizes are chosen later, by capacity.
+    """
 
     kernel: str
     arrays: tuple[Region | None, ...]
@@ -83,10 +87,7 @@ class Lowering:
         for axis, step in zip(order, packed, strict=True):
             stride[axis] = step
         memory = "ddr" if name in self.ddr_values else self.on_chip
-        count = 1
-        for extent in shape:
-            count *= extent
-        buffer = Buffer(name, memory, count * dtype.nbytes)
+        buffer = Buffer(name, memory, math.prod(shape) * dtype.nbytes)
         return Region(buffer, 0, dtype, shape, tuple(stride))
 
     def call(self, kernel: str, arrays: Sequence[Region | None], node: ir.Node, **params: Any) -> None:
@@ -111,6 +112,11 @@ class Lowering:
 def static_shape(value: ir.Value) -> tuple[int, ...]:
     assert value.shape is not None, f"{value.name} has no shape"
     return tuple(int(n) for n in value.shape.numpy())
+
+
+def tensor_shape(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    """A constant's shape: always static."""
+    return tuple(int(n) for n in tensor.shape.numpy())
 
 
 def value_type(value: ir.Value) -> ir.DataType:
@@ -141,16 +147,3 @@ def ints(node: ir.Node, index: int) -> list[int] | None:
 def attribute(node: ir.Node, name: str, default: Any) -> Any:
     found = node.attributes.get(name)
     return default if found is None else found.value
-
-
-def output_buffer(entry: str, name: str, nbytes: int) -> Buffer:
-    return Buffer(f"{entry}.out.{name}", "ddr", nbytes, Role.OUTPUT)
-
-
-def retyped(region: Region, dtype: DType) -> Region:
-    return replace(region, dtype=dtype)
-
-
-__all__ = [
-    "KernelCall", "Lowering", "attribute", "constant", "ints", "output_buffer", "output_dtype", "retyped", "static_shape", "value_type",
-]

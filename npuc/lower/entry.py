@@ -33,8 +33,8 @@ def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]
           cache: TraceCache, memory: str, memory_bytes: int) -> Lowered:  # fmt: skip
     """Tasks of one entry for a scratchpad `memory` of which `memory_bytes` may be used.
 
-    Needs a static graph of ops that have rules. Values that do not fit beside the tiles are declared DDR, the largest at
-    the tightest place first. Raises LoweringRefused if a call does not fit even then.
+    Needs a static graph of ops that have rules. Values that do not fit beside the tiles are declared DDR, the largest
+    at the tightest place first. Raises LoweringRefused if a call does not fit even then.
     """
     ddr: frozenset[str] = frozenset()
     while True:
@@ -49,11 +49,12 @@ def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]
                 if choice is None:
                     moved = largest_at(found, index)
                     if moved is None:
-                        raise LoweringRefused([_too_big(call, memory, memory_bytes, cache)])
+                        raise LoweringRefused([_too_big(call, memory, memory_bytes)])
                     break
                 choices.append(choice)
             else:
-                return Lowered(_stamp(entry, calls, choices), list(zip(calls, choices, strict=True)), tuple(sorted(ddr)))
+                tasks = _stamp(entry, calls, choices)
+                return Lowered(tasks, list(zip(calls, choices, strict=True)), tuple(sorted(ddr)))
         ddr |= {moved.name}
 
 
@@ -74,9 +75,10 @@ def _stamp(entry: EntryGraph, calls: Sequence[KernelCall], choices: Sequence[Cho
     return TaskGraph(entry.label, tasks, entry.rows, entry.capacity)
 
 
-def _too_big(call: KernelCall, memory: str, memory_bytes: int, cache: TraceCache) -> str:
-    shapes = ", ".join(f"{list(region.shape)} {region.dtype.label}" for region in call.arrays if region is not None)
+def _too_big(call: KernelCall, memory: str, memory_bytes: int) -> str:
+    arrays = [region for region in call.arrays if region is not None]
+    shapes = ", ".join(f"{list(region.shape)} {region.dtype.label}" for region in arrays)
     return (
-        f"node {call.node}: kernel {call.kernel} over {shapes} does not fit into {memory_bytes / 1024:.0f} KiB of {memory} "
-        f"with its smallest tiles; a shorter --chunk or a smaller capacity would"
+        f"node {call.node}: kernel {call.kernel} over {shapes} does not fit into {memory_bytes / 1024:.0f} KiB of "
+        f"{memory} with its smallest tiles; a shorter --chunk or a smaller capacity would"
     )

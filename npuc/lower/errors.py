@@ -19,6 +19,9 @@ class LoweringRefused(Exception):
 
 def describe(node: ir.Node) -> str:
     """node, op, and the shapes of its inputs: the `where` of a message."""
-    shapes = ", ".join("?" if v is None or v.shape is None else str([str(n) for n in v.shape]).replace("'", "") for v in node.inputs)
+    shapes = ", ".join(
+        "?" if value is None or value.shape is None else f"[{', '.join(str(n) for n in value.shape)}]"
+        for value in node.inputs
+    )
     domain = f"{node.domain}." if node.domain else ""
     return f"node {node.name} ({domain}{node.op_type} of {shapes})"

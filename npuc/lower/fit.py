@@ -25,7 +25,7 @@ def array_type(region: Region) -> ArrayType:
 
 
 def choose(call: KernelCall, cache: TraceCache, free_bytes: int) -> Choice | None:
-    """The choice for `call` with at most `free_bytes` of local buffers, or None if even the smallest tiles need more."""
+    """The choice for `call` with at most `free_bytes` of local buffers; None if even the smallest tiles need more."""
     spec = registry.get(call.kernel)
     types = [None if region is None else array_type(region) for region in call.arrays]
     for sizes in spec.candidates(types, call.params):

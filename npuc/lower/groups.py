@@ -1,7 +1,7 @@
 """Elementwise nodes grouped so that one SHAVE run computes a whole chain.
 
-A node joins the group of its consumers when they are all in one group and shapes agree: nothing is computed twice and no
-intermediate is stored.
+A node joins the group of its consumers when they are all in one group and shapes agree: nothing is computed twice and
+no intermediate is stored.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def _attributes(low: Lowering, node: ir.Node) -> tuple[tuple[str, Any], ...]:
         except UnsupportedType as error:
             raise LoweringRefused([f"{describe(node)}: {error}"]) from error
         return (("to", _CASTS["f" if stored.is_float else "b" if kind == ir.DataType.BOOL else "i"]),)
-    return tuple((name, kind(attribute(node, name, None))) for name, kind in _ATTRIBUTES.items() if name in node.attributes)
+    given = {name: kind for name, kind in _ATTRIBUTES.items() if name in node.attributes}
+    return tuple((name, kind(attribute(node, name, None))) for name, kind in given.items())
 
 
 def _scalar(value: ir.Value) -> Scalar | None:

@@ -10,7 +10,12 @@ import onnx_ir as ir
 from npurt.abi.dtypes import DType
 
 _INTEGERS = {
-    ir.DataType.INT64, ir.DataType.INT32, ir.DataType.INT16, ir.DataType.UINT16, ir.DataType.UINT32, ir.DataType.UINT64,
+    ir.DataType.INT64,
+    ir.DataType.INT32,
+    ir.DataType.INT16,
+    ir.DataType.UINT16,
+    ir.DataType.UINT32,
+    ir.DataType.UINT64,
 }
 _FLOATS = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE}
 

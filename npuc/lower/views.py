@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from npuc.tasks import Region
 
@@ -75,7 +76,7 @@ def reshape(region: Region, shape: Sequence[int]) -> Region | None:
                 want *= shape[new_axis]
                 new_axis += 1
         run = old[first_old:at]
-        for (_, outer), (extent, inner) in zip(run, run[1:], strict=False):
+        for (_, outer), (extent, inner) in pairwise(run):
             if outer != inner * extent:
                 return None
         step = run[-1][1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -9,7 +10,7 @@ import onnx_ir as ir
 from npuc.graph.entry import EntryGraph, StateSpec
 from npuc.lower import views
 from npuc.lower.consts import ConstPool
-from npuc.lower.context import KernelCall, Lowering, output_buffer, output_dtype, static_shape, value_type
+from npuc.lower.context import KernelCall, Lowering, output_dtype, static_shape, value_type
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.groups import group_nodes, lower_group, members_of
 from npuc.lower.rules import RULES
@@ -22,13 +23,11 @@ STEP_INPUTS = ("n_past", "n_new")  # graph inputs that the step block carries; n
 
 
 def state_buffers(states: list[StateSpec], storage: Storage) -> dict[str, Buffer]:
-    """STATE buffers by id, shared by all entries. A float state is stored as `--precision` says, an integer as int32."""
+    """STATE buffers by id, shared by all entries. Floats are stored as `--precision` says, integers as int32."""
     buffers = {}
     for state in states:
-        count = 1
-        for extent in state.shape:
-            count *= extent
-        buffers[state.id] = Buffer(f"state.{state.id}", "ddr", count * state_dtype(state, storage).nbytes, Role.STATE)
+        nbytes = math.prod(state.shape) * state_dtype(state, storage).nbytes
+        buffers[state.id] = Buffer(f"state.{state.id}", "ddr", nbytes, Role.STATE)
     return buffers
 
 
@@ -60,7 +59,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
             elif node not in grouped:
                 rule = RULES.get((node.domain, node.op_type))
                 if rule is None:
-                    problems.setdefault(node.op_type, f"{describe(node)}: no kernel for this op; `npuc ops` lists those there are")
+                    problems.setdefault(node.op_type, f"{describe(node)}: there is no kernel for this op")
                     continue
                 rule(low, node)
             for value in node.outputs:
@@ -80,7 +79,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                 raise
     if problems:
         raise LoweringRefused(list(problems.values()))
-    _finish(low, graph, entry, states, buffers)
+    _finish(low, graph, states, buffers)
     return low.calls
 
 
@@ -90,13 +89,10 @@ def _bind_inputs(low: Lowering, entry: EntryGraph, states: list[StateSpec], buff
         if value.name in STEP_INPUTS or value.const_value is not None:
             continue
         shape = static_shape(value)
-        state = by_input.get(value.name)
+        state = by_input.get(str(value.name))
         if state is None:
             dtype = low.storage.of(value_type(value))
-            count = 1
-            for extent in shape:
-                count *= extent
-            buffer = Buffer(f"{low.entry}.in.{value.name}", "ddr", count * dtype.nbytes, Role.INPUT)
+            buffer = Buffer(f"{low.entry}.in.{value.name}", "ddr", math.prod(shape) * dtype.nbytes, Role.INPUT)
             low.at[value] = Region(buffer, 0, dtype, shape, views.contiguous_strides(shape, dtype.nbytes))
             continue
         dtype = state_dtype(state, low.storage)
@@ -116,13 +112,11 @@ def _bind_outputs(low: Lowering, graph: ir.Graph, states: list[StateSpec]) -> No
 
 
 def _output(low: Lowering, value: ir.Value) -> Buffer:
-    count = 1
-    for extent in static_shape(value):
-        count *= extent
-    return output_buffer(low.entry, str(value.name), count * output_dtype(low.storage, value).nbytes)
+    nbytes = math.prod(static_shape(value)) * output_dtype(low.storage, value).nbytes
+    return Buffer(f"{low.entry}.out.{value.name}", "ddr", nbytes, Role.OUTPUT)
 
 
-def _finish(low: Lowering, graph: ir.Graph, entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]) -> None:
+def _finish(low: Lowering, graph: ir.Graph, states: list[StateSpec], buffers: dict[str, Buffer]) -> None:
     """Outputs that no kernel wrote in place, then the states: all are read before any is written."""
     by_output = {state.output: state for state in states if state.output is not None}
     for value in graph.outputs:
@@ -130,11 +124,12 @@ def _finish(low: Lowering, graph: ir.Graph, entry: EntryGraph, states: list[Stat
         if value.name in by_output or (value in low.direct and region.buffer is low.direct[value]):
             continue
         dtype, shape = output_dtype(low.storage, value), static_shape(value)
-        target = Region(low.direct.get(value) or _output(low, value), 0, dtype, shape, views.contiguous_strides(shape, dtype.nbytes))
+        buffer = low.direct.get(value) or _output(low, value)
+        target = Region(buffer, 0, dtype, shape, views.contiguous_strides(shape, dtype.nbytes))
         _copy(low, str(value.name), region, target)
     writes: list[tuple[StateSpec, Region]] = []
     for value in graph.outputs:
-        state = by_output.get(value.name)
+        state = by_output.get(str(value.name))
         if state is None or (state.kind == "append" and value.producer() is not None):
             continue
         region = low.region(value)
@@ -154,8 +149,8 @@ def _finish(low: Lowering, graph: ir.Graph, entry: EntryGraph, states: list[Stat
 
 
 def _append(low: Lowering, state: StateSpec, rows: Region, buffers: dict[str, Buffer]) -> None:
-    target = _whole(low, state, buffers)
-    low.calls.append(KernelCall("append_rows", (_rank3(rows, state), _rank3(target, state)), {}, f"next.{state.id}"))
+    arrays = (_rank3(rows, state), _rank3(_whole(low, state, buffers), state))
+    low.calls.append(KernelCall("append_rows", arrays, {}, f"next.{state.id}"))
 
 
 def _whole(low: Lowering, state: StateSpec, buffers: dict[str, Buffer]) -> Region:

@@ -16,16 +16,14 @@ import numpy as np
 from npuc.report.programs import program_ids
 from npuc.report.reader import Blob
 from npuc.report.rows import Record
+from npuc.report.tensors import LABELS, tensor_text
 from npurt.abi import blob
 from npurt.abi.blob import Reloc
-from npurt.abi.dtypes import DType
 from npurt.abi.records import DMA, NO_BASE, BaseKind, DmaOp, DpuFlag, Predicate, Step
 from npurt.elf import Symbol
 
 VALUE, AT = "\0", "\1"
 DIGEST_CHARS = 12
-_LABELS = {int(dtype): dtype.label for dtype in DType}
-_BYTES = {int(dtype): dtype.nbytes for dtype in DType}
 
 
 @dataclass(frozen=True)
@@ -136,12 +134,12 @@ class Describer:
         first = next(i for i, place in enumerate(used) if place != (1, 0, 0) or i in (keep, 3))
         size = r["size"][first:]
         dst, values = self._operand(r["dst_base"], r["dst_offset"], bindings)
-        dst += " " + _tensor(r["dst_type"], size, r["dst_stride"][first:])
+        dst += " " + tensor_text(r["dst_type"], size, r["dst_stride"][first:])
         if op is DmaOp.FILL:
             text = f"fill {r['fill']:#x} -> {dst}"
         else:
             src, src_values = self._operand(r["src_base"], r["src_offset"], bindings)
-            src += " " + _tensor(r["src_type"], size, r["src_stride"][first:])
+            src += " " + tensor_text(r["src_type"], size, r["src_stride"][first:])
             values = src_values + values
             text = f"copy {src} -> {dst}"
             if op is DmaOp.GATHER:
@@ -174,7 +172,7 @@ class Describer:
         for name in "abc":
             place, place_values = self._operand(r[f"{name}_base"], r[f"{name}_offset"], bindings)
             batch = f"+{r[f'{name}_batch']}" if r["batch"] > 1 else ""
-            words.append(f"{place} {_LABELS[r[f'{name}_type']]}({r[f'{name}_stride']}{batch})")
+            words.append(f"{place} {LABELS[r[f'{name}_type']]}({r[f'{name}_stride']}{batch})")
             values += place_values
         dims = f"[{r['batch']},{r['m']},{r['n']},{r['k']}]" if r["batch"] > 1 else f"[{r['m']},{r['n']},{r['k']}]"
         text = f"mma{dims} {words[0]} x {words[1]}{' kn' if flags & DpuFlag.B_KN else ''} -> {words[2]}"
@@ -205,15 +203,6 @@ def _port_name(symbol: str) -> str:
     """``in.x`` of ``generate.512.in.x``: an entry's own ports need no entry name."""
     way = min((i for i in (symbol.find(".in."), symbol.find(".out.")) if i >= 0), default=-1)
     return symbol[way + 1 :]
-
-
-def _tensor(dtype: int, size: Sequence[int], stride: Sequence[int]) -> str:
-    """``f16[4,24](48,2)``; the strides are left out where rows follow each other without a gap."""
-    packed, step = True, _BYTES[dtype]
-    for extent, found in zip(reversed(size), reversed(stride), strict=True):
-        packed = packed and (extent == 1 or found == step)
-        step *= extent
-    return f"{_LABELS[dtype]}[{','.join(map(str, size))}]" + ("" if packed else f"({','.join(map(str, stride))})")
 
 
 def _predicate(r: Record) -> tuple[str, tuple[int, ...]]:

@@ -15,7 +15,8 @@ from npuc.report.series import boxes_text, parse_boxes
 from npuc.report.thresholds import METRICS, Threshold, change, parse_thresholds, total
 from npurt.errors import BlobError
 
-_NOT_SIZES = re.compile(r" at (?:\{[^}]*\}|\S+)|\([^)]*\)|@[0-9a-f]{8}")
+# offsets, strides and program digests: what may change where the sizes stay
+_NOT_SIZES = re.compile(r" at (?:\{[^}]*\}|\S+)| stride \S+|\([^)]*\)|@[0-9a-f]{8}")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from npuc.report.programs import program_lines
 from npuc.report.reader import Blob
 from npuc.report.rows import QUEUE_NAMES, Record, TaskRow, TaskRows
 from npuc.report.series import boxes_text, formula
+from npuc.report.tensors import extents
 from npurt.abi import blob
 from npurt.abi.dtypes import DType
 
@@ -143,17 +144,13 @@ def _header(image: Blob) -> Iterator[str]:
     for state in meta["states"]:
         initial = "initially " + ("zeros" if state["initial"] is None else "given")
         rows = "" if state["row_axis"] is None else f" rows at axis {state['row_axis']}"
-        form = f"{state['dtype']}{_shape(state['shape'])} {state['kind']}{rows}"
+        form = f"{state['dtype']}{extents(state['shape'])} {state['kind']}{rows}"
         yield f"state {state['id']} {form}, {initial}: {state['why']}"
     for entry in meta["entries"]:
         for way, key in (("in", "inputs"), ("out", "outputs")):
             for port in entry[key]:
                 graph = "" if port["graph_dtype"] == port["dtype"] else f", {port['graph_dtype']} in the graph"
-                yield f"port {entry['name']}.{way}.{port['name']} {port['dtype']}{_shape(port['shape'])}{graph}"
-
-
-def _shape(shape: list[int]) -> str:
-    return str(shape).replace(" ", "")
+                yield f"port {entry['name']}.{way}.{port['name']} {port['dtype']}{extents(port['shape'])}{graph}"
 
 
 def _digest(data: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""The listing as text, and back. One line per group of tasks; equal nodes are written once.
+"""The listing as text, and back. One line per group of tasks; equal nodes of different layers are written once.
 
 entry prefill  rows 4  capacity 16
   tasks 25: dma.in 13, dma.out 4, dpu 6, shave 3
@@ -36,9 +36,9 @@ def listing_lines(listing: Listing) -> Iterator[str]:
         yield _BLANK
         yield f"entry {token(entry.name)}  rows {entry.rows}  capacity {entry.capacity}"
         yield from _total_lines(entry.totals)
-        first: dict[tuple[Group, ...], str] = {}
+        first: dict[tuple[str, tuple[Group, ...]], str] = {}
         for node in entry.nodes:
-            known = first.setdefault(node.groups, node.name)
+            known = first.setdefault((_role(node.name), node.groups), node.name)
             same = f"  = {token(known)}" if known != node.name else ""
             yield f"  node {token(node.name)}" + "".join(f"  {word}" for word in node.bindings) + same
             if not same:
@@ -71,6 +71,12 @@ def parse_listing(text: str, name: str) -> Listing:
 def token(text: str) -> str:
     """A name as one word: as it is, or as a JSON string where it is empty or has blanks."""
     return text if text and not re.search(r'[\s"]', text) else json.dumps(text, ensure_ascii=False)
+
+
+def _role(name: str) -> str:
+    """What nodes of different layers share: the name without its first number. A node refers to one of its own role, so
+    that a change of one role's tasks leaves the lines of all others as they are."""
+    return re.sub(r"\d+", "#", name, count=1)
 
 
 def _untoken(text: str) -> str:
@@ -116,7 +122,10 @@ def _entry(block: list[str], file: str) -> Entry:
         elif node := _NODE.fullmatch(line):
             close()
             name, bindings, open_node = _untoken(node[1]), tuple(node[2].split()), True
-            groups = list(nodes[_untoken(node[3])].groups) if node[3] else []
+            same = _untoken(node[3]) if node[3] else name
+            if same != name and same not in nodes:
+                raise BlobError(f"{file}: node {token(name)} is equal to {token(same)}, which does not come before it")
+            groups = list(nodes[same].groups) if same != name else []
         elif not open_node:
             totals |= {key: int(value) for key, value in _NUMBER.findall(line)}
         else:

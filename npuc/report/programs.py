@@ -8,6 +8,7 @@ from itertools import groupby
 
 from npuc.report.reader import Blob
 from npuc.report.rows import records
+from npuc.report.tensors import tensor_text
 from npurt.abi import blob
 from npurt.abi.bytecode import ArgMode
 from npurt.errors import BlobError, BytecodeError
@@ -69,5 +70,5 @@ def _opcodes(program: Program) -> str:
 def _arg(arg: ArgSpec) -> str:
     if arg.mode is ArgMode.SCALAR:
         return "scalar"
-    shape, stride = ",".join(map(str, arg.shape)), ",".join(map(str, arg.stride))
-    return f"{arg.mode.name.lower()} {arg.dtype.label}[{shape}]({stride})" + (f" step {arg.step}" if arg.step else "")
+    form = tensor_text(arg.dtype, arg.shape, arg.stride)
+    return f"{arg.mode.name.lower()} {form}" + (f" step {arg.step}" if arg.step else "")

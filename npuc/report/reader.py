@@ -48,7 +48,7 @@ def reading(path: str | Path) -> Iterator[Blob]:
         yield Blob(path)
     except BlobError as error:
         raise BlobError(f"{path}: {error}") from error
-    except (LookupError, ValueError, TypeError, AttributeError) as error:
+    except (LookupError, ValueError, TypeError, AttributeError, ArithmeticError) as error:
         raise BlobError(f"{path}: the tables do not fit together, the file is damaged ({error})") from error
 
 

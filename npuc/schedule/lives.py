@@ -1,8 +1,9 @@
 """Lives of local buffers in trace order, and how far they may be stretched so that queues run beside each other.
 
-A life is the range of tasks that touch a buffer. It is stretched to begin some tasks earlier, so that the task that first
-writes the buffer need not wait for the previous user of these bytes: double buffering without a second name. A buffer that
-a transfer fills is stretched further than one that is computed, because a transfer can run ahead of everything.
+A life is the range of tasks that touch a buffer. It is stretched to begin some tasks earlier, so that the task that
+first writes the buffer need not wait for the previous user of these bytes: double buffering without a second name. A
+buffer that a transfer fills is stretched further than one that is computed, because a transfer can run ahead of
+everything.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from npuc.tasks.graph import Buffer, CopyOp, GatherOp, Role, Task, TaskGraph
 class Lives:
     """Local buffers of one memory, in order of first use. Arrays are int64, one element a buffer.
 
-    first, last: first and last task that touch the buffer. early: tasks by which the life is stretched to begin earlier.
+    first, last: first and last task that touch the buffer. early: tasks by which the life is stretched to begin
+    earlier.
     """
 
     buffers: list[Buffer]
@@ -69,7 +71,9 @@ def local_lives(graph: TaskGraph, prefetch: int, overlap: int) -> dict[str, Live
     lives = {}
     for memory, buffers in by_memory.items():
         begins = [first[buffer] for buffer in buffers]
-        wanted = [prefetch if _fills(graph.tasks[at], buffer) else overlap for at, buffer in zip(begins, buffers, strict=True)]
+        wanted = [
+            prefetch if _fills(graph.tasks[at], buffer) else overlap for at, buffer in zip(begins, buffers, strict=True)
+        ]
         lives[memory] = Lives(
             buffers,
             np.array(begins, np.int64),

@@ -76,7 +76,10 @@ def _argument(text: str, due: int) -> _Row:
 def _instruction(text: str, registers: dict[int, _Row]) -> _Row:
     found = _RESULT.fullmatch(text)
     words = (found["words"] if found else text).split()
-    op = Op[words.pop(0).upper()]
+    name = words.pop(0).upper() if words else ""
+    if name not in Op.__members__:
+        raise ValueError(f"no opcode {name}")
+    op = Op[name]
     rule = RULES[op]
     if rule.has_dst != (found is not None):
         raise ValueError("expected: %N TYPE[SHAPE] = OP OPERANDS, or: store argN %N")
@@ -94,7 +97,9 @@ def _instruction(text: str, registers: dict[int, _Row]) -> _Row:
         if registers.setdefault(dst, row) != row:
             raise ValueError(f"register {dst} has another type before")
         if op is Op.CONST:
-            imm = _bits(words.pop(0) if words else "", dtype)
+            if not words:
+                raise ValueError("expected a value")
+            imm = _bits(words.pop(0), dtype)
         elif op is Op.TRANSPOSE:
             imm = pack_permutation(_numbers(_option(words, "axes").strip("[]")))
         elif rule.imm:

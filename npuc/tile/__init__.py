@@ -4,12 +4,11 @@ from npuc import tile as t
 """
 
 from npuc.tile.affine import Index
+from npuc.tile.arrays import Accumulator, Array
 from npuc.tile.errors import KernelError
 from npuc.tile.kernel import Kernel, Trace, TraceCache, kernel
 from npuc.tile.plan import Plan
 from npuc.tile.surface import (
-    Accumulator,
-    Array,
     accumulator,
     cdiv,
     clipped,

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from npuc.tile.affine import Affine, Condition, Index
+from npuc.tile.arrays import Array
 from npuc.tile.errors import KernelError, Loc, refused
 from npuc.tile.fragment import add_instruction
-from npuc.tile.surface import Array
 from npuc.tile.trace import (
     Fill,
     Gather,
@@ -107,12 +107,8 @@ class EagerExecutor:
         return self._predicated
 
     @contextmanager
-    def predicate(self, condition: Condition | bool) -> Iterator[None]:
+    def predicate(self, condition: Condition) -> Iterator[None]:
         """The block always runs in Python; where the condition fails, what it stores and adds is dropped."""
-        if not isinstance(condition, Condition):
-            raise refused("when() takes a condition on t.step, such as t.step.n_past > 64; use `if` for static values")
-        if self._predicated:
-            raise refused("when() blocks do not nest: a task has one predicate")
         self._acts = self._step[condition.field] > condition.above.at(self._pids)
         self._predicated = True
         yield

@@ -12,11 +12,11 @@ from typing import Any
 from npuc.tasks import Origin, Region, Task
 from npuc.tile import eager
 from npuc.tile.affine import SplitNeeded
+from npuc.tile.arrays import Array
 from npuc.tile.errors import KernelError
 from npuc.tile.instantiate import stamp
 from npuc.tile.lower import lower
 from npuc.tile.plan import Plan, plan
-from npuc.tile.surface import Array
 from npuc.tile.template import Template
 from npuc.tile.trace import Memory, grid_of, record
 from npuc.tile.types import ArrayType

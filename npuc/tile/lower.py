@@ -20,7 +20,7 @@ from npuc.tile.errors import KernelError, Loc
 from npuc.tile.fragment import Fragment
 from npuc.tile.liveness import live_operations
 from npuc.tile.template import SHAVE, LocalBuffer, TaskTemplate, Template
-from npuc.tile.trace import ClassTrace, Fill, Gather, Load, Memory, Mma, Scalar, Store, Value, Vector, touched
+from npuc.tile.trace import ClassTrace, Fill, Gather, Load, Memory, Mma, Scalar, Store, Value, Vector
 from npuc.tile.types import ArrayType, dense_stride
 from npuc.tile.views import View
 from npurt.abi.dtypes import DType
@@ -130,32 +130,6 @@ class Lowering:
             self.close()
         return self.homes[value.id]
 
-    def only_use(self, value: Value) -> int | None:
-        """The position of the one operation, under the current condition, that reads `value`."""
-        users = self.uses.get(value.id, [])
-        return users[0] if len(users) == 1 and self.ops[users[0]].when is self.when else None
-
-    def stored_in_place(self, value: Value, dtype: DType, shape: tuple[int, ...]) -> View | None:
-        """Where in an on-chip array a task may write `value` at once, instead of a copy at its only use, a store.
-
-        dtype: what the task makes, rounded to the array's type only if it is f32. shape: of the view that it writes.
-        The store counts as done then. None where the array is in DDR, or touched between here and the store.
-        """
-        position = self.only_use(value)
-        store = None if position is None else self.ops[position].op
-        if position is None or not isinstance(store, Store) or store.valid is not None:
-            return None
-        array = store.memory.type
-        if not array.on_chip or not (array.dtype is dtype or (dtype is DType.F32 and array.dtype.is_float)):
-            return None
-        if any(touched(recorded.op) == store.memory for recorded in self.ops[self.position + 1 : position]):
-            return None
-        view = self.view(store.memory).part(store.index, store.value.shape).reshaped(shape)
-        if view is None or not view.rows_adjacent:
-            return None
-        self.folded.add(position)
-        return view
-
     # --- the open fragment
 
     def opened(self, loc: Loc) -> Fragment:
@@ -228,17 +202,21 @@ class Lowering:
         if self.fragment is not None:
             held = [id_ for id_ in self.fragment.registers if id_ not in self.generators]
             if not any(use > self.position for id_ in held for use in self.uses.get(id_, ())):
-                self.close()
+                self.close(self.position + 1)
 
-    def close(self) -> None:
-        """Ends the open fragment: writes what lives on, emits its run, then the transfers that waited for it."""
+    def close(self, since: int | None = None) -> None:
+        """Ends the open fragment: writes what lives on, emits its run, then the transfers that waited for it.
+
+        since: the first position whose operation may still need a value, by default the present one.
+        """
+        start = self.position if since is None else since
         fragment = self.fragment
         if fragment is None:
             return
         self.fragment = None
         written: dict[tuple[int, DType], View] = {}
         for value in fragment.values.values():
-            if value.id in self.homes or not any(use >= self.position for use in self.uses.get(value.id, ())):
+            if value.id in self.homes or not any(use >= start for use in self.uses.get(value.id, ())):
                 continue
             if value.id in self.backing:
                 self.homes[value.id] = self.backing[value.id]
@@ -276,10 +254,10 @@ class Lowering:
     def emit(self, engine: str, op: TaskOp, reads: Sequence[View], writes: Sequence[View], stage: str, loc: Loc,
              valid_add: Affine | None = None) -> None:  # fmt: skip
         """A task beside the open fragment, which is closed first where the two touch the same memory."""
+        self._close_if_met(reads, writes)
         for view in writes:
             self.protect(view, loc)
-        if self._meets_fragment(reads, writes):
-            self.close()
+        self._close_if_met(reads, writes)  # what has been protected is written to buffers
         self.append(engine, op, reads, writes, stage, loc, valid_add)
 
     def append(self, engine: str, op: TaskOp, reads: Sequence[View], writes: Sequence[View], stage: str, loc: Loc,
@@ -291,24 +269,35 @@ class Lowering:
             TaskTemplate(engine, op, tuple(reads), tuple(writes), key, loc, self.when, valid_add, scalars)
         )
 
-    def _meets_fragment(self, reads: Sequence[View], writes: Sequence[View]) -> bool:
+    def _close_if_met(self, reads: Sequence[View], writes: Sequence[View]) -> None:
         if self.fragment is None:
-            return False
+            return
         written = [*self.fragment.writes, *(waiting.destination for waiting in self.pending)]
         touched = [*written, *self.fragment.reads]
-        return any(r.meets(w) for r in reads for w in written) or any(w.meets(v) for w in writes for v in touched)
+        if any(r.meets(w) for r in reads for w in written) or any(w.meets(v) for w in writes for v in touched):
+            self.close()
 
     def protect(self, destination: View, loc: Loc) -> None:
         """Before `destination` is overwritten: values read in place there, and needed later, move into registers."""
+        self.backing = {id_: view for id_, view in self.backing.items() if not view.meets(destination)}
         for value in list(self.arrays.values()):
             home = self.homes.get(value.id)
             if home is None or not home.meets(destination):
                 continue
-            if any(use > self.position for use in self.uses.get(value.id, ())):
+            later = [use for use in self.uses.get(value.id, ()) if use > self.position]
+            if later:
+                self._check_overwrite(value, later, loc)
                 self.register(value, loc)
                 self.opened(loc).values[value.id] = value
                 del self.homes[value.id]
             del self.arrays[value.id]
+
+    def _check_overwrite(self, value: Value, later: Sequence[int], loc: Loc) -> None:
+        if self.when is not None and any(use < len(self.ops) and self.ops[use].when is not self.when for use in later):
+            raise KernelError(
+                "this overwrites, inside when(), an array from which an earlier load is used after the block; "
+                "load it again there", loc,
+            )  # fmt: skip
 
     def _made(self, value: Value) -> None:
         if self.when is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,7 +50,8 @@ def lower_store(low: Lowering, op: Store) -> None:
     low.check_condition(op.value, op.loc)
     home = low.homes.get(op.value.id)
     in_register = low.fragment is not None and op.value.id in low.fragment.registers
-    if home is not None and not in_register and dma_converts(home.dtype, destination.dtype):
+    movable = home is not None and dma_converts(home.dtype, destination.dtype) and not home.meets(destination)
+    if home is not None and movable and not in_register:
         load = low.transfers.get(op.value.id)
         if load is not None and not one_transfer(load, op):
             fetch(low, op.value)
@@ -73,7 +75,7 @@ def lower_gather(low: Lowering, op: Gather) -> None:
     rows = adjacent(low, low.settle(op.rows, op.loc), "rows", op.loc)
     table = low.view(op.memory)
     name = low.name(op.memory)
-    target = low.stored_in_place(op.out, op.out.dtype, op.out.shape)
+    target = stored_in_place(low, op.out, op.out.dtype, op.out.shape, (table, rows))
     if target is None:
         target = low.buffer(f"{name}{op.out.id}", op.out.dtype, op.out.shape, op.loc)
         low.made_by_task(op.out, target)
@@ -138,6 +140,37 @@ def only_stored(low: Lowering, value: Value, view: View, load: Load | None) -> b
             case _:
                 return False
     return True
+
+
+def only_use(low: Lowering, value: Value) -> int | None:
+    """The position of the one operation, under the current condition, that reads `value`."""
+    users = low.uses.get(value.id, [])
+    return users[0] if len(users) == 1 and low.ops[users[0]].when is low.when else None
+
+
+def stored_in_place(
+    low: Lowering, value: Value, dtype: DType, shape: tuple[int, ...], reads: Sequence[View]
+) -> View | None:
+    """Where in an on-chip array a task may write `value` at once, instead of a copy at its only use, a store.
+
+    dtype: what the task makes, rounded to the array's type only if it is f32. shape: of the view that it writes.
+    reads: what it reads, which it may not write. The store counts as done then. None where the array is in DDR, or
+    touched between here and the store.
+    """
+    position = only_use(low, value)
+    store = None if position is None else low.ops[position].op
+    if position is None or not isinstance(store, Store) or store.valid is not None:
+        return None
+    array = store.memory.type
+    if not array.on_chip or not (array.dtype is dtype or (dtype is DType.F32 and array.dtype.is_float)):
+        return None
+    if any(touched(recorded.op) == store.memory for recorded in low.ops[low.position + 1 : position]):
+        return None
+    view = low.view(store.memory).part(store.index, store.value.shape).reshaped(shape)
+    if view is None or not view.rows_adjacent or any(view.meets(read) for read in reads):
+        return None
+    low.folded.add(position)
+    return view
 
 
 def only_multiplied(low: Lowering, value: Value) -> bool:

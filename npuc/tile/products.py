@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npuc.tasks import MmaOp
-from npuc.tile.moves import adjacent
+from npuc.tile.errors import KernelError
+from npuc.tile.moves import adjacent, only_use, stored_in_place
 from npuc.tile.template import DPU
 from npuc.tile.trace import Mma, Store, Value, Vector
 from npuc.tile.views import View
@@ -23,9 +25,11 @@ def lower_mma(low: Lowering, op: Mma) -> None:
     table = () if op.table is None else (adjacent(low, low.settle(op.table, op.loc), "table", op.loc),)
     if op.acc is not None:
         destination = low.view(op.acc)
+        if any(read.meets(destination) for read in (a, b, *table)):
+            raise KernelError("an accumulator cannot be an operand of its own product; store it in scratch first", op.loc)
     else:
         assert op.out is not None
-        destination = _destination(low, op, op.out)
+        destination = _destination(low, op, op.out, (a, b, *table))
     if len(destination.shape) == 3:
         a, b = (_batched(view, destination.shape[0]) for view in (a, b))
     kind = MmaOp(op.accumulate, op.b_kn, op.table is not None, op.scale, op.clamp)
@@ -41,17 +45,17 @@ def _batched(view: View, batches: int) -> View:
     return view
 
 
-def _destination(low: Lowering, op: Mma, out: Value) -> View:
+def _destination(low: Lowering, op: Mma, out: Value, reads: Sequence[View]) -> View:
     """Where the DPU writes: the array that the product is stored into, else a local buffer.
 
     A cast, reshapes and the store are followed while the product has no other use: the DPU rounds once to the type of
     its destination, and a reshaped destination is another view of the same bytes.
     """
     value, dtype = out, out.dtype
-    while (position := low.only_use(value)) is not None:
+    while (position := only_use(low, value)) is not None:
         user = low.ops[position].op
         if isinstance(user, Store):
-            stored = low.stored_in_place(value, dtype, out.shape)
+            stored = stored_in_place(low, value, dtype, out.shape, reads)
             if stored is not None:
                 return stored
             if dtype is DType.F32 and user.memory.type.dtype.is_float:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from npuc.tile.affine import Affine, Condition, Index, SplitNeeded, affine
+from npuc.tile.arrays import Accumulator, Array, load_part, store_part
 from npuc.tile.errors import KernelError, Loc, caller, refused
 from npuc.tile.tile import Tile, lift
-from npuc.tile.trace import Fill, Gather, Load, Memory, Mma, Store, current
+from npuc.tile.trace import Fill, Gather, Memory, Mma, current
 from npuc.tile.types import dense, register_type
 from npuc.tile.vector import iota, where
 from npurt.abi.dtypes import DType
@@ -17,57 +18,6 @@ from npurt.abi.dtypes import DType
 LOCAL_MEMORY = "cmx"
 
 Valid = tuple[int, Index]
-
-
-class Array:
-    """A piece of memory that a kernel loads from and stores into: an argument, or on-chip scratch."""
-
-    __slots__ = ("memory",)
-
-    def __init__(self, memory: Memory) -> None:
-        self.memory = memory
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.memory.type.shape
-
-    @property
-    def dtype(self) -> DType:
-        return self.memory.type.dtype
-
-    @property
-    def rank(self) -> int:
-        return len(self.memory.type.shape)
-
-    def __repr__(self) -> str:
-        return f"Array({self.memory.type})"
-
-
-class Accumulator:
-    """An f32 local array that matrix products add into."""
-
-    __slots__ = ("array", "started")
-
-    def __init__(self, array: Array, started: bool) -> None:
-        self.array = array
-        self.started = started
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.array.shape
-
-    def read(self) -> Tile:
-        """The sum so far."""
-        if not self.started:
-            raise refused("the accumulator is read before the first mma; give it init=0, or let an mma run first")
-        return _load(self.array.memory, (0,) * self.array.rank, self.shape, 0, None)
-
-    def scale(self, factor: Tile | float) -> None:
-        """Multiplies the sum so far by a tile that broadcasts against it."""
-        _store(self.array.memory, (0,) * self.array.rank, self.read() * factor, 0, None)
-
-    def __repr__(self) -> str:
-        return f"Accumulator({list(self.shape)})"
 
 
 class _Step:
@@ -113,6 +63,10 @@ def when(condition: Condition | bool) -> AbstractContextManager[None]:
 
     A tile made inside may not be used outside (it may never have been computed): store it in scratch and load that.
     """
+    if not isinstance(condition, Condition):
+        raise refused("when() takes a condition on t.step, such as t.step.n_past > 64; use `if` for static values")
+    if current().predicated:
+        raise refused("when() blocks do not nest: a task has one predicate")
     return current().predicate(condition)
 
 
@@ -125,8 +79,8 @@ def load(array: Array, index: Sequence[Index], shape: Sequence[int], *, valid: V
     axis, rows = _extent(memory, valid, index)
     start, size = _clip(memory, index, shape)
     if rows is None or not memory.type.on_chip:
-        return _load(memory, start, size, axis, rows)
-    tile = _load(memory, start, size, 0, None)  # on-chip arrays are read where they lie: mask instead of a cut copy
+        return load_part(memory, start, size, axis, rows)
+    tile = load_part(memory, start, size, 0, None)  # on-chip arrays are read where they lie: mask instead of a cut copy
     position = iota([extent if d == axis else 1 for d, extent in enumerate(size)], axis)
     masked = where(position < rows, tile, lift(0, tile.dtype))
     return masked.cast(tile.dtype) if tile.dtype.is_float else masked
@@ -146,7 +100,7 @@ def store(array: Array, index: Sequence[Index], tile: Tile | Accumulator, *, val
         raise refused(f"a tile of {tile.dtype.label} cannot be stored in {memory.type}; cast it: .cast(t.{wanted})")
     if size != tile.shape:
         raise refused(f"a tile of shape {list(tile.shape)} does not fit: {memory.type} has room for {list(size)} there")
-    _store(memory, start, tile, axis, rows)
+    store_part(memory, start, tile, axis, rows)
 
 
 def clipped(array: Array, index: Sequence[Index], shape: Sequence[int]) -> tuple[int, ...]:
@@ -244,17 +198,6 @@ def _memory_of(array: Array, what: str) -> Memory:
     if not isinstance(array, Array):
         raise refused(f"{what} takes an array argument or scratch first, got {type(array).__name__}")
     return array.memory
-
-
-def _load(memory: Memory, index: Sequence[Index], size: tuple[int, ...], axis: int, rows: Affine | None) -> Tile:
-    executor = current()
-    out = executor.value(memory.type.dtype, size)
-    executor.emit(Load(out, memory, tuple(map(affine, index)), axis, rows, caller()))
-    return Tile(out)
-
-
-def _store(memory: Memory, index: Sequence[Index], tile: Tile, axis: int, rows: Affine | None) -> None:
-    current().emit(Store(tile.value, memory, tuple(map(affine, index)), axis, rows, caller()))
 
 
 def _clip(memory: Memory, index: Sequence[Index], shape: Sequence[int]) -> tuple[tuple[Affine, ...], tuple[int, ...]]:

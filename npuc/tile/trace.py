@@ -140,7 +140,7 @@ class Executor(Protocol):
     def emit(self, op: TraceOp) -> None: ...
     @property
     def predicated(self) -> bool: ...
-    def predicate(self, condition: Condition | bool) -> AbstractContextManager[None]: ...
+    def predicate(self, condition: Condition) -> AbstractContextManager[None]: ...
     def data(self, value: Value) -> Any: ...
 
 
@@ -209,11 +209,7 @@ class Recorder:
         return self.when is not None
 
     @contextmanager
-    def predicate(self, condition: Condition | bool) -> Iterator[None]:
-        if not isinstance(condition, Condition):
-            raise refused("when() takes a condition on t.step, such as t.step.n_past > 64; use `if` for static values")
-        if self.when is not None:
-            raise refused("when() blocks do not nest: a task has one predicate")
+    def predicate(self, condition: Condition) -> Iterator[None]:
         self.when = condition
         yield
         self.when = None

@@ -46,7 +46,9 @@ class Device:
             else:
                 self._put(reloc.row, _zeros(self._bound_bytes(reloc.row)))
         self._step = self._memory[image.base_rows(BaseKind.STEP)[0]][:STEP_BYTES].view("<i4")
-        self.reset()
+        for state in image.metadata.states:
+            if state.initial is not None:  # the others are zero already, and large
+                self._reset(state)
 
     def run(
         self,
@@ -112,10 +114,11 @@ class Device:
     def reset(self) -> None:
         """All states back to their initial values."""
         for state in self._states.values():
-            memory = self._memory[self._rows[f"state.{state.id}"]][: state.nbytes]
-            memory[...] = (
-                0 if state.initial is None else self.image.weights[state.initial : state.initial + state.nbytes]
-            )
+            self._reset(state)
+
+    def _reset(self, state: State) -> None:
+        memory = self._memory[self._rows[f"state.{state.id}"]][: state.nbytes]
+        memory[...] = 0 if state.initial is None else self.image.weights[state.initial : state.initial + state.nbytes]
 
     def _run(self, entry: Entry, step: dict[Step, int], hooks: Sequence[Hook]) -> None:
         self._step[...] = 0
@@ -155,7 +158,10 @@ class Device:
 
 
 def _zeros(size: int) -> np.ndarray:
-    return np.zeros(size, np.uint8)
+    try:
+        return np.zeros(size, np.uint8)
+    except MemoryError:
+        raise DeviceError(f"the blob's buffers need {size} more bytes, which this host does not give") from None
 
 
 def _typed(memory: np.ndarray, what: Port | State) -> np.ndarray:

@@ -45,12 +45,14 @@ class Views:
     """One strided view per record. base: row of the base table; offset, low, high: bytes.
 
     low <= 0 <= high: reach of the view around its first element, high with that element; empty views reach nothing.
+    nbytes: of all elements, which is more than high - low where elements overlap.
     """
 
     base: np.ndarray
     offset: np.ndarray
     low: np.ndarray
     high: np.ndarray
+    nbytes: np.ndarray
 
 
 def views(base: np.ndarray, offset: np.ndarray, size: np.ndarray, stride: np.ndarray, nbytes: np.ndarray) -> Views:
@@ -60,7 +62,7 @@ def views(base: np.ndarray, offset: np.ndarray, size: np.ndarray, stride: np.nda
     empty = (extent == 0).any(axis=1)
     low = np.where(empty, 0, np.minimum(reach, 0).sum(axis=1))
     high = np.where(empty, 0, np.maximum(reach, 0).sum(axis=1) + nbytes)
-    return Views(base, offset.astype(np.float64), low, high)
+    return Views(base, offset.astype(np.float64), low, high, extent.prod(axis=1) * nbytes)
 
 
 Refuse = Callable[[int, str], BlobError]
@@ -90,6 +92,14 @@ def check_views(what: str, found: Views, bases: np.ndarray, writes: bool, used: 
             f"{what} spans bytes {first[row]:.0f} to {last[row]:.0f} of base {int(base[row])}, "
             f"which has {int(bases['size'][base[row]])}",
         )
+
+
+def check_distinct(what: str, found: Views, bases: np.ndarray, used: np.ndarray, refuse: Refuse) -> None:
+    """No used view has more bytes of elements than its base has bytes: what it holds may be copied out whole."""
+    more = used & (found.nbytes > bases["size"][np.where(used, found.base, 0)].astype(np.float64))
+    if more.any():
+        row = int(np.flatnonzero(more)[0])
+        raise refuse(row, f"{what} has {found.nbytes[row]:.0f} bytes of elements, more than its base")
 
 
 def check_rows(bad: np.ndarray, what: str, refuse: Refuse) -> None:

@@ -23,6 +23,7 @@ from npurt.integrity import check_digests, check_version
 from npurt.metadata import EntryPorts, Metadata, parse_metadata
 from npurt.relocate import read_base_relocations, read_step_patches
 from npurt.shave.program import Program, parse
+from npurt.target import load_target, target_names
 
 MAX_BARRIER_COUNT = 1 << 15
 
@@ -55,6 +56,7 @@ def _image(elf: ElfFile) -> Image:
     verify.check_bases(tables.bases, weights.size, scratch.size)
     relocations = read_base_relocations(elf, tables.bases, symbols)
     steps = read_step_patches(elf, tables.dma, symbols)
+    _check_scratchpad(metadata, tables)
     entries = _entries(elf, tables, metadata, steps)
     _check_states(metadata, tables, weights.size)
     assets = {
@@ -142,7 +144,7 @@ def _entry(name: str, row: np.void, ports: EntryPorts, tables: Tables, steps: Se
     if any(patch.row not in ranges["dma"] for patch in patches):
         raise BlobError(f"entry {name}: a step relocation patches a task of another entry")
     max_past = _check_records(name, ports, ranges, patches, tables)
-    tasks = _order(name, _task_refs(ranges, tables), ranges["barrier"], tables)
+    tasks = _order(name, ranges, tables)
     return Entry(
         name, ports.rows, ports.capacity, ranges["dma"], ranges["dpu"], ranges["shave"], ranges["barrier"],
         ranges["step"], ports, max_past, tasks,
@@ -174,38 +176,63 @@ def _check_records(
 
 
 def _task_refs(ranges: dict[str, range], tables: Tables) -> list[TaskRef]:
+    """The tasks of an entry, one table after the other."""
     refs: list[TaskRef] = []
-    node: dict[int, str] = {}
-    for table, queue in (("dma", None), ("dpu", Queue.DPU), ("shave", Queue.SHAVE)):
-        records = getattr(tables, table)
-        for row in ranges[table]:
-            offset = int(records["node"][row])
-            if offset not in node:
-                node[offset] = tables.node(offset)
-            refs.append(TaskRef(table, row, queue or Queue(int(records["queue"][row])), node[offset], len(refs)))
+    names: dict[int, str] = {}
+    for table, fixed in (("dma", None), ("dpu", Queue.DPU), ("shave", Queue.SHAVE)):
+        rows = ranges[table]
+        records = getattr(tables, table)[rows.start : rows.stop]
+        queues = [fixed] * len(rows) if fixed else list(map(Queue, records["queue"].tolist()))
+        for row, queue, node in zip(rows, queues, records["node"].tolist(), strict=True):
+            if node not in names:
+                names[node] = tables.node(node)
+            refs.append(TaskRef(table, row, queue, names[node], len(refs)))
     return refs
 
 
-def _order(name: str, refs: list[TaskRef], barrier_rows: range, tables: Tables) -> tuple[TaskRef, ...]:
+def _sync(ranges: dict[str, range], tables: Tables) -> list[Sync]:
+    """The barriers of each task, in the order of `_task_refs`; equal masks are taken apart once."""
+    known: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    def ids(words: list[int]) -> tuple[int, ...]:
+        key = tuple(words)
+        if key not in known:
+            known[key] = mask_ids(words)
+        return known[key]
+
+    found = []
+    for table in ("dma", "dpu", "shave"):
+        records = getattr(tables, table)[ranges[table].start : ranges[table].stop]
+        columns = (records[name].tolist() for name in ("wait", "post", "start_after"))
+        found += [Sync(ids(wait), ids(post), start_after) for wait, post, start_after in zip(*columns, strict=True)]
+    return found
+
+
+def _order(name: str, ranges: dict[str, range], tables: Tables) -> tuple[TaskRef, ...]:
     """Runs queues and barriers without values: proves that the entry completes, and gives an order of its tasks."""
     barriers: list[tuple[int, int, int]] = []
-    for number, producers, consumers, _ in tables.barriers[barrier_rows.start : barrier_rows.stop].tolist():
+    rows = ranges["barrier"]
+    for number, producers, consumers, _ in tables.barriers[rows.start : rows.stop].tolist():
         if number >= BARRIER_IDS or not 0 < producers < MAX_BARRIER_COUNT or consumers >= MAX_BARRIER_COUNT:
             raise BlobError(f"entry {name}: barrier id {number} with {producers} producers and {consumers} consumers")
         barriers.append((number, producers, consumers))
-    sync = []
-    for ref in refs:
-        record = getattr(tables, ref.table)[ref.row]
-        start_after = int(record["start_after"])
-        sync.append(Sync(mask_ids(record["wait"].tolist()), mask_ids(record["post"].tolist()), start_after))
+    queues = queue_order(_task_refs(ranges, tables))
     try:
-        return tuple(BarrierMachine(queue_order(refs), sync, barriers).run())
+        return tuple(BarrierMachine(queues, _sync(ranges, tables), barriers).run())
     except BlobError as error:
         raise type(error)(f"entry {name}: {error}") from None
 
 
 def _size_of(tables: Tables, kind: BaseKind) -> int:
     return int(tables.bases["size"][tables.bases["kind"] == kind][0])
+
+
+def _check_scratchpad(metadata: Metadata, tables: Tables) -> None:
+    """The blob fits the machine that it was compiled for, where that is one of ours."""
+    if metadata.target in target_names():
+        wants, has = _size_of(tables, BaseKind.CMX), load_target(metadata.target).on_chip.get("cmx", 0)
+        if wants > has:
+            raise BlobError(f"the blob wants {wants} bytes of scratchpad, {metadata.target} has {has}")
 
 
 def _check_ports(name: str, rows: range, ports: EntryPorts, tables: Tables) -> None:

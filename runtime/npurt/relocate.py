@@ -68,7 +68,7 @@ def read_base_relocations(elf: ElfFile, bases: np.ndarray, symbols: Sequence[Sym
 
 def _static(elf: ElfFile, base: np.void, row: int, index: int, offset: int) -> BaseReloc:
     """The relocation to a section, which must be the one of the base's kind and hold all of it."""
-    section = elf.sections[index] if index < len(elf.sections) else None
+    section = elf.sections[index] if 0 < index < len(elf.sections) else None
     if section is None or section.name != _SECTION_KINDS.get(int(base["kind"])):
         raise BlobError(f"base {row} of kind {int(base['kind'])} lies in {section.name if section else 'no section'}")
     if offset + int(base["size"]) > section.size:

@@ -7,6 +7,7 @@ n_past = 0 with all new rows; other steps are checked when they are submitted, o
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 import numpy as np
@@ -14,14 +15,24 @@ import numpy as np
 from npurt.abi.bytecode import ArgMode
 from npurt.abi.records import NO_BASE, STEP_BYTES, BaseKind, DmaOp, DpuFlag, Predicate, Queue, Step
 from npurt.errors import BlobError
-from npurt.extents import Refuse, Views, check_rows, check_views, is_float, is_integer, item_bytes, views
+from npurt.extents import (
+    Refuse,
+    Views,
+    check_distinct,
+    check_rows,
+    check_views,
+    is_float,
+    is_integer,
+    item_bytes,
+    views,
+)
 from npurt.image import StepPatch, Tables
 from npurt.shave.program import Program
 
 MAX_BASE_BYTES = 1 << 40
-MAX_DEVICE_BYTES = 1 << 36  # what a device allocates for one image: scratchpad, scratch, states, inputs and outputs
+MAX_DEVICE_BYTES = 1 << 34  # what a device allocates for one image: scratchpad, scratch, states, inputs and outputs
 MAX_CMX_BYTES = 1 << 26
-MAX_WORK = 1 << 46  # elements moved, multiply-accumulates and vector elements of one entry
+MAX_WORK = 1 << 44  # elements moved, multiply-accumulates and vector elements of one entry
 _ALLOCATED = (BaseKind.CMX, BaseKind.SCRATCH, BaseKind.INPUT, BaseKind.OUTPUT, BaseKind.STATE)
 _PREDICATES = [int(predicate) for predicate in Predicate]
 
@@ -91,7 +102,9 @@ def check_dma(dma: np.ndarray, offsets: np.ndarray, valid: np.ndarray, bases: np
         dma["index_base"], dma["index_offset"], index_size[:, None], np.full((len(dma), 1), 4), np.full(len(dma), 4)
     )
     check_views("source", source, bases, False, reads, refuse)
-    check_views("destination", target, bases, True, np.ones(len(dma), bool), refuse)
+    everywhere = np.ones(len(dma), bool)
+    check_views("destination", target, bases, True, everywhere, refuse)
+    check_distinct("destination", target, bases, everywhere, refuse)
     check_views("index", index, bases, False, gather, refuse)
     return float(size.astype(np.float64).prod(axis=1).sum())
 
@@ -159,6 +172,14 @@ def check_dpu(dpu: np.ndarray, bases: np.ndarray, refuse: Refuse) -> float:
             dpu[f"{name}_base"], dpu[f"{name}_offset"], np.stack([batch, height, width], axis=1), stride, nbytes
         )
         check_views(f"operand {name}", found, bases, name == "c", everywhere, refuse)
+        shared = (dpu[f"{name}_batch"] == 0) & (name != "c")  # one matrix for all batches
+        check_distinct(
+            f"operand {name}",
+            replace(found, nbytes=found.nbytes / np.where(shared, batch.clip(1), 1)),
+            bases,
+            everywhere,
+            refuse,
+        )
     eight = np.full(len(dpu), 8)
     table = views(dpu["table_base"], dpu["table_offset"], n[:, None], eight[:, None], eight)
     check_views("table", table, bases, False, (flags & DpuFlag.TABLE) != 0, refuse)
@@ -197,7 +218,8 @@ def _check_pointers(
         if not chosen:
             continue
         row, base, offset, low, high = (np.array(column) for column in list(zip(*chosen, strict=True))[:5])
-        found = Views(base, offset.astype(np.float64), low.astype(np.float64), high.astype(np.float64))
+        low, high = low.astype(np.float64), high.astype(np.float64)
+        found = Views(base, offset.astype(np.float64), low, high, high - low)
 
         def refuse_pointer(place: int, what: str, rows: np.ndarray = row) -> BlobError:
             return refuse(int(rows[place]), what)

@@ -37,8 +37,16 @@ def test_the_same_bytes_for_another_seed_folder_name_clock_and_thread_count(llam
         "compile", str(elsewhere), "-o", str(tmp_path / "x.npu"), "--max-prompt-len", "12", "--min-response-len", "8",
         "--capacities", "11,20", "--chunk", "4",
     ]  # fmt: skip
-    environment = {**os.environ, "PYTHONHASHSEED": "4711", "OPENBLAS_NUM_THREADS": "1", "TZ": "Asia/Tokyo", "HOME": str(tmp_path)}
-    subprocess.run([sys.executable, "-m", "npuc.cli", *arguments], check=True, env=environment, cwd=tmp_path, capture_output=True)
+    environment = {
+        **os.environ,
+        "PYTHONHASHSEED": "4711",
+        "OPENBLAS_NUM_THREADS": "1",
+        "TZ": "Asia/Tokyo",
+        "HOME": str(tmp_path),
+    }
+    subprocess.run(
+        [sys.executable, "-m", "npuc.cli", *arguments], check=True, env=environment, cwd=tmp_path, capture_output=True
+    )
     made = (tmp_path / "x.npu").read_bytes()
     assert made == llama.read_bytes()
     for word in (str(tmp_path), "renamed", "model.onnx", str(ROOT), os.environ.get("USER", "nobody!")):
@@ -54,7 +62,7 @@ def test_no_section_holds_an_onnx_graph(llama):
         model = onnx.ModelProto()
         try:
             model.ParseFromString(content)
-        except Exception:  # noqa: S112 - what is no protobuf is no graph
+        except Exception:  # what is no protobuf is no graph
             continue
         assert not model.graph.node, section.name
     assert b"ReduceMean" not in data and b"MatMul\x00" not in data
@@ -152,5 +160,7 @@ def test_numpy_alone_runs_a_blob(llama, tmp_path):
     result = json.loads(done.stdout)
     assert result["tokens"] == fed
     assert result["stop_reason"] == "max_tokens"
-    missing = subprocess.run([sys.executable, "-S", "-c", "import onnx"], env=environment, capture_output=True, cwd=tmp_path)
+    missing = subprocess.run(
+        [sys.executable, "-S", "-c", "import onnx"], env=environment, capture_output=True, cwd=tmp_path
+    )
     assert missing.returncode != 0, "the environment has more than NumPy"

@@ -43,7 +43,9 @@ def test_a_table_used_twice_is_stored_once(tmp_path):
 def test_state_decoder_tokens(chunk, tmp_path):
     model, expected = make_case("a10_state_decoder", tmp_path)
     limit, context = int(expected["max_prompt"]), int(expected["context"])
-    blob = compile_to(tmp_path / "m.blob", model, precision="f32", chunk=chunk, max_prompt_len=limit, capacities=(context,))
+    blob = compile_to(
+        tmp_path / "m.blob", model, precision="f32", chunk=chunk, max_prompt_len=limit, capacities=(context,)
+    )
     image = npurt.load(blob)
     session = Session(image, npurt.Device(image))
     count = sum(key.startswith("prompt_") for key in expected)
@@ -62,7 +64,7 @@ def test_state_decoder_tokens(chunk, tmp_path):
 
 def test_context_end(tmp_path):
     """P prompt tokens in capacity N give exactly N - P + 1 tokens, then context_full."""
-    model, expected = make_case("a10_state_decoder", tmp_path)
+    model, _ = make_case("a10_state_decoder", tmp_path)
     blob = compile_to(tmp_path / "m.blob", model, chunk=3, max_prompt_len=8, capacities=(9, 12))
     image = npurt.load(blob)
     for prompt in ([5], [1, 2, 3, 4, 5, 6, 7, 8]):
@@ -88,7 +90,8 @@ def refused(tmp_path_factory):
 
 
 REFUSED = [
-    "a12_two_assigns", "a12_other_shape", "a12_other_type", "a12_lone_assign_shape", "a12_lone_assign_type", "a12_type_as_text",
+    "a12_two_assigns", "a12_other_shape", "a12_other_type", "a12_lone_assign_shape", "a12_lone_assign_type", 
+    "a12_type_as_text",
     "a12_unknown_type", "a12_no_variable_id", "a12_open_growth", "b01_cut_short", "b02_empty_file", "b03_not_a_model",
     "b04_wrong_type", "b05_open_dimension", "b06_cycle", "b07_unknown_domain", "b08_unknown_op", "b09_missing_value",
     "b10_shape_clash",

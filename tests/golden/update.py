@@ -1,7 +1,7 @@
-"""Programs as text, kept in version control: `python -m tests.golden.update` writes them, with `--check` it compares.
+"""Texts of programs made by hand: `python -m tests.golden.update` writes them, with `--check` it compares.
 
-A golden file is the text of `npuc disasm` of one case (`CASES`). Tests use `assert_golden`; what changed, and whether
-it was meant, is read in the diff of the commit.
+They hold the forms of `npuc disasm` still, one task of each kind; compiled models are `tools.golden`'s. Tests use
+`assert_golden`; what changed, and whether it was meant, is read in the diff of the commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-FOLDER = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parent / "handmade"
 COMMAND = "python -m tests.golden.update"
 
 
@@ -36,7 +36,7 @@ CASES: dict[str, Callable[[], str]] = {
 
 
 def assert_golden(name: str, text: str) -> None:
-    """AssertionError, with a diff, where `text` is not what tests/golden/`name` holds."""
+    """AssertionError, with a diff, where `text` is not what tests/golden/handmade/`name` holds."""
     report = compare(name, text)
     assert report is None, report
 
@@ -48,7 +48,7 @@ def compare(name: str, text: str) -> str | None:
     if expected == text:
         return None
     lines = difflib.unified_diff(
-        expected.splitlines(), text.splitlines(), f"tests/golden/{name}", "today", lineterm="", n=1
+        expected.splitlines(), text.splitlines(), f"tests/golden/handmade/{name}", "today", lineterm="", n=1
     )
     return "\n".join([*lines, f"If the change is meant: {COMMAND}, and read the diff before you commit it."])
 
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str]) -> int:
         text = CASES[name]()
         if not options.check:
             (FOLDER / name).write_text(text, encoding="utf-8", newline="\n")
-            print(f"wrote tests/golden/{name}")
+            print(f"wrote tests/golden/handmade/{name}")
         elif report := compare(name, text):
             failed = 1
             print(report)

@@ -85,7 +85,12 @@ def reference(name: str) -> tuple[list[int], list[int], np.ndarray, np.ndarray]:
     with np.load(CORPUS / name / "ref.npz") as ref:
         steps = sum(key.startswith("decode") and key.endswith("/out/logits") for key in ref.files)
         decode = np.concatenate([ref[f"decode{k + 1}/out/logits"][0] for k in range(steps)])
-        return ref["prompt_ids"].reshape(-1).tolist(), ref["generated_ids"].reshape(-1).tolist(), ref["prefill/out/logits"][0], decode
+        return (
+            ref["prompt_ids"].reshape(-1).tolist(),
+            ref["generated_ids"].reshape(-1).tolist(),
+            ref["prefill/out/logits"][0],
+            decode,
+        )
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> np.ndarray:

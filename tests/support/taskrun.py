@@ -29,7 +29,7 @@ class TaskRunner:
     def bind(self, buffer: Buffer, contents: np.ndarray) -> None:
         """The buffer's bytes are those of `contents` (C-contiguous), in place."""
         data = contents.reshape(-1).view(np.uint8)
-        assert data.size == buffer.nbytes and np.shares_memory(data, contents)
+        assert data.size == buffer.nbytes and (np.shares_memory(data, contents) or not data.size)
         self.memory[buffer] = data
 
     def view(self, region: Region, shift: int = 0) -> np.ndarray:
@@ -49,6 +49,8 @@ class TaskRunner:
                 self._run(task, block)
 
     def _run(self, task: Task, step: Step) -> None:
+        if not isinstance(task.op, CallOp):
+            _check_disjoint(task)
         match task.op:
             case CopyOp() as op:
                 self._copy(task, op, step)
@@ -124,6 +126,27 @@ class TaskRunner:
             assert (spec.dtype, spec.shape, spec.stride) == (region.dtype, region.shape, region.stride)
             pointers.append((self.bytes_of(region.buffer), region.offset))
         program.bind(pointers)()
+
+
+def _check_disjoint(task: Task) -> None:
+    """Engines but SHAVE read while they write: only an accumulator, in the same place, may be both."""
+    for read in task.reads:
+        for write in task.writes:
+            if read.buffer is write.buffer and read != write:
+                (a, b), (c, d) = read.span, write.span
+                assert b <= c or d <= a or _interleaved(read, write), f"{task.origin}: {read} meets {write}"
+
+
+def _interleaved(a: Region, b: Region) -> bool:
+    """Whether two views of one buffer share no byte although their spans meet."""
+    touched = []
+    for region in (a, b):
+        bytes_ = np.zeros(region.buffer.nbytes, np.uint8)
+        np.ndarray(region.shape, f"V{region.dtype.nbytes}", bytes_, region.offset, region.stride)[...] = (
+            b"\1" * region.dtype.nbytes
+        )
+        touched.append(bytes_)
+    return not (touched[0] & touched[1]).any()
 
 
 def _holds(when: When | None, step: Step) -> bool:

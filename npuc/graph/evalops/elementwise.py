@@ -52,17 +52,17 @@ def _variadic(function: Callable[[Array, Array], Array]) -> OpFunction:
 
 def _divide(a: Array, b: Array) -> Array:
     if a.dtype.kind not in "iu":
-        return a / b
+        return np.asarray(a / b)
     if not np.all(b):
         raise EvaluationError("integer division by zero")
-    quotient = np.abs(a) // np.abs(b)  # ONNX truncates towards zero, NumPy rounds down
-    return np.where((a < 0) == (b < 0), quotient, -quotient)
+    quotient: Array = np.abs(a) // np.abs(b)  # ONNX truncates towards zero, NumPy rounds down
+    return np.asarray(np.where((a < 0) == (b < 0), quotient, -quotient))
 
 
 def _modulo(inputs: Inputs, attributes: Attributes) -> Array:
     a, b = required(inputs, 0), required(inputs, 1)
     function = np.fmod if attributes.get("fmod", 0) else np.mod
-    return function(widened(a), widened(b)).astype(a.dtype)
+    return np.asarray(function(widened(a), widened(b)), dtype=a.dtype)
 
 
 _EXACT_POWERS: dict[float, Callable[[Array], Array]] = {
@@ -78,7 +78,7 @@ _EXACT_POWERS: dict[float, Callable[[Array], Array]] = {
 def _power(inputs: Inputs, attributes: Attributes) -> Array:
     base, exponent = required(inputs, 0), required(inputs, 1)
     if base.dtype.kind in "iu":
-        return np.power(base, exponent.astype(base.dtype))
+        return np.asarray(np.power(base, exponent.astype(base.dtype)))
     exact = _EXACT_POWERS.get(float(exponent.reshape(-1)[0])) if exponent.size == 1 else None
     x = widened(base)
     if exact is not None:
@@ -91,7 +91,7 @@ def _cast(inputs: Inputs, attributes: Attributes) -> Array:
     x = required(inputs, 0)
     target = ir.DataType(attributes["to"]).numpy()
     if x.dtype == np.float32 and target == np.float16:
-        return numerics.round_f16(x).astype(np.float16)
+        return np.asarray(numerics.round_f16(x), dtype=np.float16)
     with np.errstate(all="ignore"):
         return x.astype(target)
 
@@ -111,12 +111,16 @@ def _gelu(inputs: Inputs, attributes: Attributes) -> Array:
     v = x.astype(np.float64)
     if attributes.get("approximate", "none") == "tanh":
         inner = np.sqrt(2 / np.pi) * (v + 0.044715 * v * v * v)
-        return (0.5 * v * (1 + numerics.tanh(inner.astype(np.float32)))).astype(x.dtype)
-    return (0.5 * v * (1 + numerics.erf((v / np.sqrt(2)).astype(np.float32)))).astype(x.dtype)
+        bent: Array = numerics.tanh(inner.astype(np.float32))
+    else:
+        bent = numerics.erf((v / np.sqrt(2)).astype(np.float32))
+    result: Array = 0.5 * v * (1 + bent)
+    return result.astype(x.dtype)
 
 
 def _softplus(x: Array) -> Array:
-    return np.maximum(x, 0) + numerics.log(1 + numerics.exp(-np.abs(x)))
+    result: Array = np.maximum(x, 0) + numerics.log(1 + numerics.exp(-np.abs(x)))
+    return result
 
 
 OPERATORS: dict[str, OpFunction] = {

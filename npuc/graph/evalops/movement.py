@@ -103,7 +103,8 @@ def _index_columns(x: Array, indices: Array, batch_dims: int, what: str) -> tupl
 
 def _gather_nd(inputs: Inputs, attributes: Attributes) -> Array:
     x, indices = need(inputs, 0), need(inputs, 1)
-    return x[_index_columns(x, indices, attributes.get("batch_dims", 0), "GatherND")]
+    picked: Array = x[_index_columns(x, indices, attributes.get("batch_dims", 0), "GatherND")]
+    return picked
 
 
 _SCATTER_REDUCTIONS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -145,9 +146,13 @@ def _pad(inputs: Inputs, attributes: Attributes) -> Array:
     if any(width < 0 for pair in widths for width in pair):
         raise EvaluationError("a negative pad")
     mode = attributes.get("mode", "constant")
-    if mode == "constant":
-        return np.pad(x, widths, constant_values=0 if fill is None else fill.reshape(()))
-    return np.pad(x, widths, mode={"edge": "edge", "reflect": "reflect", "wrap": "wrap"}[mode])
+    if mode == "edge":
+        return np.pad(x, widths, mode="edge")
+    if mode == "reflect":
+        return np.pad(x, widths, mode="reflect")
+    if mode != "constant":
+        raise EvaluationError(f"pad mode {mode!r}")
+    return np.pad(x, widths, constant_values=0 if fill is None else fill.reshape(()))
 
 
 def _trilu(inputs: Inputs, attributes: Attributes) -> Array:
@@ -159,7 +164,8 @@ def _trilu(inputs: Inputs, attributes: Attributes) -> Array:
 def _range(inputs: Inputs, attributes: Attributes) -> Array:
     start, limit, delta = (need(inputs, i).reshape(()) for i in range(3))
     count = max(0, int(np.ceil((float(limit) - float(start)) / float(delta))))
-    return (start + np.arange(count, dtype=start.dtype) * delta).astype(start.dtype)
+    steps: Array = np.arange(count, dtype=start.dtype) * delta
+    return np.asarray(start + steps, dtype=start.dtype)
 
 
 def _constant_of_shape(inputs: Inputs, attributes: Attributes) -> Array:

@@ -14,9 +14,10 @@ _EXP = in_float32(numerics.exp)
 
 
 def _rounded(total: Array, like: Array) -> Array:
-    return numerics.round_f16(total.astype(np.float32)).astype(np.float16) if like.dtype == np.float16 else (
-        total.astype(like.dtype)
-    )
+    if like.dtype == np.float16:
+        total = numerics.round_f16(total.astype(np.float32))
+    result: Array = total.astype(like.dtype)
+    return result
 
 
 def _matmul(inputs: Inputs, attributes: Attributes) -> Array:
@@ -37,7 +38,7 @@ def _gemm(inputs: Inputs, attributes: Attributes) -> Array:
 
 
 def _reduce(function: Callable[..., Array], floats_in_f64: bool) -> OpFunction:
-    """function(x, axis=(...), keepdims=...). Axes are an input; none means all, or nothing with noop_with_empty_axes."""
+    """function(x, axis=(...), keepdims=...). No axes mean all, or with noop_with_empty_axes none."""
 
     def operator(inputs: Inputs, attributes: Attributes) -> Array:
         x, axes = need(inputs, 0), given(inputs, 1)

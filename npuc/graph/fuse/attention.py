@@ -16,9 +16,8 @@ from npuc.graph.nodes import DOMAIN, Builder, dims, replace_value
 class AttentionSite:
     """Attention as written: softmax(softcap(scale * query x key) masked) x value.
 
-    query: [.., C, D], all leading axes together the heads. key: [.., D, T] if key_transposed, else [.., T, D]; value:
-    [.., T, Dv]. result: [.., C, Dv]. repeats: how often the operator itself repeats key and value heads. nodes: those that
-    the rewrite replaces, for provenance.
+    query: [.., C, D], all leading axes together the heads. key: [.., D, T]. value: [.., T, Dv]. result: [.., C, Dv].
+    nodes: those that the rewrite replaces, for provenance.
     """
 
     query: ir.Value
@@ -26,8 +25,6 @@ class AttentionSite:
     value: ir.Value
     result: ir.Value
     heads: int
-    key_transposed: bool
-    repeats: int
     scale: float
     softcap: float
     visibility: Visibility
@@ -42,11 +39,11 @@ def rewrite_attention(site: AttentionSite, scope: Scope) -> Rewrite | str:
     if rows != scope.rows:
         return f"queries have {rows} rows, the run has {scope.rows}: heads and rows are mixed"
     found = []
-    for value, transposed, what in ((site.key, site.key_transposed, "keys"), (site.value, False, "values")):
+    for value, transposed, what in ((site.key, True, "keys"), (site.value, False, "values")):
         cache = find_cache(value)
         if isinstance(cache, str):
             return f"{what}: {cache}"
-        reason = check_cache(*cache, site.heads, transposed, site.repeats, scope)
+        reason = check_cache(*cache, site.heads, transposed, scope)
         if reason is not None:
             return f"{what}: {reason}"
         found.append(cache)

@@ -1,4 +1,4 @@
-"""Attention written out: a Softmax between two MatMuls, with scale, soft-cap, masks and NaN guards in any usual order."""
+"""Attention written out: a Softmax between two MatMuls, with scale, soft-cap, masks and NaN guards around it."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ class SoftmaxAttentionRule:
     anchors = ("Softmax",)
 
     def match(self, node: ir.Node, scope: Scope) -> Rewrite | str | None:
-        closing = _closing_product(node)
-        if closing is None:
-            return None
-        scores = _Scores()
+        closing, scores = _closing_product(node), _Scores()
         opening = _read_scores(node.inputs[0], scores, scope)
         if isinstance(opening, str):
             return opening
+        if closing is None or any(value is None or value.const_value is not None for value in opening.inputs):
+            return None
         shape = dims(node.outputs[0])
         if attributes(node).get("axis", -1) % len(shape) != len(shape) - 1:
             return "its Softmax does not run over the last axis"
@@ -47,10 +46,10 @@ class SoftmaxAttentionRule:
             visibility = visibility.both(mask)
         query, key, value = opening.inputs[0], opening.inputs[1], closing.inputs[1]
         assert query is not None and key is not None and value is not None
+        heads = int(np.prod(dims(opening.outputs[0])[:-2]))
+        nodes = (opening, *reversed(scores.nodes), node, closing)
         site = AttentionSite(
-            query, key, value, closing.outputs[0], heads=int(np.prod(dims(opening.outputs[0])[:-2])), key_transposed=True,
-            repeats=1, scale=scores.scale, softcap=scores.softcap, visibility=visibility,
-            nodes=(opening, *reversed(scores.nodes), node, closing),
+            query, key, value, closing.outputs[0], heads, scores.scale, scores.softcap, visibility, nodes
         )
         return rewrite_attention(site, scope)
 

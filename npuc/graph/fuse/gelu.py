@@ -28,7 +28,7 @@ class GeluRule:
                 continue
             form = _measure(region)
             if form is not None:
-                return lambda region=region, form=form: _rewrite(scope.graph, region, form)  # type: ignore[misc]
+                return lambda region=region, form=form: _rewrite(scope.graph, region, form)
         return None
 
 

@@ -1,7 +1,7 @@
 """RMSNorm and LayerNormalization, whatever they are written as.
 
-A norm is found by its mean over the last axis. What the piece of graph round it computes is then measured on random rows
-of several magnitudes, so casts, Div, Sqrt, Reciprocal, Pow and the order of the weight do not matter.
+A norm is found by its mean over the last axis. What the piece of graph round it computes is then measured on random
+rows of several magnitudes, so casts, Div, Sqrt, Reciprocal, Pow and the order of the weight do not matter.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def _over_last_axis(node: ir.Node) -> bool:
 
 
 def _looks_like_norm(node: ir.Node) -> bool:
-    following = {n.op_type for value in forward_candidates(node.outputs[0], _through, limit=6) for n in value.consumers()}
-    return "Sqrt" in following
+    near = forward_candidates(node.outputs[0], _through, limit=6)
+    return any(is_op(use.node, "Sqrt") for value in near for use in value.uses())
 
 
 def _measure(region: Region) -> _Norm | None:
@@ -113,7 +113,8 @@ def _rewrite(graph: ir.Graph, region: Region, norm: _Norm) -> None:
         inputs = [source, weight]
         if norm.bias.any():
             inputs.append(_parameter(region, builder, norm.bias, source.dtype, f"{result.name}~bias"))
-        new = builder.op("LayerNormalization", inputs, dims(source), source.dtype, {"epsilon": norm.epsilon, "axis": -1})
+        attrs = {"epsilon": norm.epsilon, "axis": -1}
+        new = builder.op("LayerNormalization", inputs, dims(source), source.dtype, attrs)
     if new.dtype != result.dtype:
         new = builder.op("Cast", [new], dims(source), result.dtype, {"to": result.dtype})
     replace_value(result, builder.reshape(new, dims(result)))
@@ -131,8 +132,8 @@ def _parameter(region: Region, builder: Builder, values: np.ndarray, dtype: ir.D
     """The model's own initializer if it has these values, else a new one."""
     for value in region.constants():
         array = constant(value)
-        if array is not None and array.size == values.size and value.dtype == dtype and dims(value) == values.shape and (
-            np.allclose(array.astype(np.float64), values, rtol=_TOLERANCE, atol=1e-12)
-        ):
+        if array is None or value.dtype != dtype or array.shape != values.shape:
+            continue
+        if np.allclose(array.astype(np.float64), values, rtol=_TOLERANCE, atol=1e-12):
             return value
     return builder.constant(values.astype(dtype.numpy()), name)

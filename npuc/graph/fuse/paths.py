@@ -91,7 +91,8 @@ def find_cache(value: ir.Value) -> tuple[Cache, list[Step]] | str:
         if past is None or new is None or not past.is_graph_input():
             continue
         if len(dims(joined)) != 4 or attributes(concat)["axis"] % 4 != 2:
-            return f"{label(concat)} joins a cache along axis {attributes(concat)['axis']} of {list(dims(joined))}, not rows"
+            axis = attributes(concat)["axis"]
+            return f"{label(concat)} joins a cache along axis {axis} of {list(dims(joined))}, not along its rows"
         return Cache(past, new, joined), steps[:position]
     end = steps[-1].source if steps else value
     made = end.producer()
@@ -99,42 +100,40 @@ def find_cache(value: ir.Value) -> tuple[Cache, list[Step]] | str:
 
 
 def repeated(cache: Cache, heads: int, transposed: bool) -> np.ndarray:
-    """Indices of the cache's elements as attention needs them: [H, T, D] or [H, D, T], group h // (H / G) for head h."""
+    """Indices of a cache's elements as attention needs them: [H, T, D] or [H, D, T], group h // (H / G) for head h."""
     shape = dims(cache.joined)
     rows = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)[0]
     spread = np.repeat(rows, heads // shape[1], axis=0)
     return np.swapaxes(spread, 1, 2) if transposed else spread
 
 
-def check_cache(cache: Cache, steps: list[Step], heads: int, transposed: bool, repeats: int, scope: Scope) -> str | None:
-    """Why the moves from a cache do not give [H, T, D] (or [H, D, T]) with groups repeated; None if they do.
-
-    repeats: how often the reader itself repeats the heads it is given.
-    """
+def check_cache(cache: Cache, steps: list[Step], heads: int, transposed: bool, scope: Scope) -> str | None:
+    """Why the moves from a cache do not give [H, T, D] (or [H, D, T]) with groups repeated; None if they do."""
     groups = dims(cache.joined)[1]
     if heads % groups:
         return f"{heads} query heads do not divide into {groups} cache heads"
-    region = Region(tuple(s.node for s in reversed(steps)), (cache.joined,), steps[0].node.outputs[0] if steps else cache.joined)
+    result = steps[0].node.outputs[0] if steps else cache.joined
+    region = Region(tuple(step.node for step in reversed(steps)), (cache.joined,), result)
+    key = ("cache", heads, transposed, region.signature())
+    return scope.proofs.once(key, lambda: _misplaced(cache, steps, heads, transposed))
 
-    def prove() -> str | None:
-        shape = dims(cache.joined)
-        try:
-            found = follow(steps, np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape))
-        except EvaluationError as error:
-            return str(error)
-        wanted = repeated(cache, heads, transposed)
-        if found.ndim < 3 or found.shape[-2:] != wanted.shape[-2:] or found.size * repeats != wanted.size:
-            return f"the rows of {cache.joined.name!r} arrive as {list(found.shape)}, not as {list(wanted.shape)}"
-        arrived = np.repeat(found.reshape(-1, *found.shape[-2:]), repeats, axis=0)
-        return None if np.array_equal(arrived, wanted) else (
-            f"the rows of {cache.joined.name!r} arrive in another order than one group for each {heads // groups} heads"
-        )
 
-    return scope.proofs.once(("cache", heads, transposed, repeats, region.signature()), prove)
+def _misplaced(cache: Cache, steps: list[Step], heads: int, transposed: bool) -> str | None:
+    shape, name = dims(cache.joined), cache.joined.name
+    try:
+        found = follow(steps, np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape))
+    except EvaluationError as error:
+        return str(error)
+    wanted = repeated(cache, heads, transposed)
+    if found.ndim < 3 or found.shape[-2:] != wanted.shape[-2:] or found.size != wanted.size:
+        return f"the rows of {name!r} arrive as {list(found.shape)}, not as {list(wanted.shape)}"
+    if not np.array_equal(found.reshape(wanted.shape), wanted):
+        return f"the rows of {name!r} arrive in another order than each group for {heads // shape[1]} heads in turn"
+    return None
 
 
 def find_query(value: ir.Value, heads: int, rows: int, size: int) -> tuple[ir.Value, float]:
-    """The earliest value whose elements are the queries [H, C, D] in this order, and the factor between it and `value`."""
+    """The earliest value whose elements are the queries [H, C, D] in this order, and the factor from it to `value`."""
     best, factor, steps = value, 1.0, []
     count = heads * rows * size
     for step in chain(value):

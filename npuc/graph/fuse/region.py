@@ -25,14 +25,17 @@ class Region:
     def run(self, feeds: Sequence[np.ndarray]) -> np.ndarray:
         """The result for these arrays in the place of the sources.
 
-        Float constants take the feeds' type if that is float64 and float casts do nothing: float64 feeds give the formula,
-        integer feeds follow elements through moves.
+        With float64 feeds float constants are float64 too, and float casts do nothing: the result is the formula's.
+        Integer feeds follow elements through moves.
         """
         values: dict[ir.Value, np.ndarray] = dict(zip(self.sources, feeds, strict=True))
         real = any(feed.dtype == np.float64 for feed in feeds)
         for node in self.nodes:
             inputs = [None if v is None else _content(v, values, real) for v in node.inputs]
-            outputs = (inputs[0],) if is_float_cast(node) else evaluate(node.domain, node.op_type, inputs, attributes(node))
+            if is_float_cast(node):
+                outputs: tuple[np.ndarray | None, ...] = (inputs[0],)
+            else:
+                outputs = evaluate(node.domain, node.op_type, inputs, attributes(node))
             for value, array in zip(node.outputs, outputs, strict=True):
                 assert array is not None
                 values[value] = array
@@ -55,7 +58,8 @@ class Region:
             operands: list[object] = []
             for value in node.inputs:
                 array = constant(value)
-                operands.append(index.get(value, None) if array is None else (array.shape, array.tobytes()))
+                known = None if value is None else index.get(value)
+                operands.append(known if array is None else (array.shape, array.tobytes()))
             attrs = tuple(sorted((name, str(a.value)) for name, a in node.attributes.items()))
             parts.append((node.op_type, tuple(operands), attrs))
             for output in node.outputs:
@@ -113,8 +117,8 @@ def nearest_source(
     """The smallest region that computes `result` from one value and leaves.
 
     through: nodes that may belong to it. leaf: values that end it beside the one source; those that lie `behind` a
-    leaf are opened up to it. enough: whether the nodes found so far are what is looked for. The sources of the region are
-    that value, then the leaves in order of discovery.
+    leaf are opened up to it. enough: whether the nodes found so far are what is looked for. The sources of the region
+    are that value, then the leaves in order of discovery.
     """
     open_values: dict[ir.Value, tuple[bool, int]] = {result: (False, 0)}
     leaves: dict[ir.Value, None] = {}

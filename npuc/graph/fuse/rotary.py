@@ -1,7 +1,7 @@
 """Rotary embedding, whatever it is written as: half split by Slice or Split, interleaved by Reshape, partial.
 
-The rule finds the smallest piece of graph round the products with two position tables that depends on one more value, and
-compares it with the definition on random numbers.
+The rule finds the smallest piece of graph round the products with two position tables that depends on one more value,
+and compares it with the definition on random numbers.
 """
 
 from __future__ import annotations
@@ -27,27 +27,24 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a table of R/2 angles is laid out in the model's table: `fits` tests it, `widen` makes it from the angles."""
+    """How a table of R/2 angles lies in the model's table: angles for a width, the angles of a table, and back."""
 
-    width: Callable[[int], int]
-    fits: Callable[[np.ndarray], bool]
+    angles: Callable[[int], int]
     narrow: Callable[[np.ndarray], np.ndarray]
     widen: Callable[[np.ndarray], np.ndarray]
 
+    def fits(self, table: np.ndarray) -> bool:
+        """Whether the model's table has this layout."""
+        back = self.widen(self.narrow(table))
+        return back.shape == table.shape and bool(np.array_equal(back, table))
+
 
 _LAYOUTS = (
-    _Layout(lambda w: w // 2, lambda t: _even(t) and np.array_equal(*np.split(t, 2, -1)),
-            lambda t: t[:, : t.shape[1] // 2], lambda t: np.concatenate([t, t], -1)),
-    _Layout(lambda w: w // 2, lambda t: _even(t) and np.array_equal(t[:, 0::2], t[:, 1::2]),
-            lambda t: t[:, 0::2], lambda t: np.repeat(t, 2, -1)),
-    _Layout(lambda w: w // 2, lambda t: _even(t) and np.array_equal(-t[:, : t.shape[1] // 2], t[:, t.shape[1] // 2 :]),
-            lambda t: t[:, t.shape[1] // 2 :], lambda t: np.concatenate([-t, t], -1)),
-    _Layout(lambda w: w, lambda t: True, lambda t: t, lambda t: t),
+    _Layout(lambda w: w // 2, lambda t: t[:, : t.shape[1] // 2], lambda t: np.concatenate([t, t], -1)),
+    _Layout(lambda w: w // 2, lambda t: t[:, 0::2], lambda t: np.repeat(t, 2, -1)),
+    _Layout(lambda w: w // 2, lambda t: t[:, t.shape[1] // 2 :], lambda t: np.concatenate([-t, t], -1)),
+    _Layout(lambda w: w, lambda t: t, lambda t: t),
 )
-
-
-def _even(table: np.ndarray) -> bool:
-    return table.shape[1] % 2 == 0
 
 
 @dataclass(frozen=True)
@@ -132,8 +129,8 @@ def _prove(region: Region, rows: int) -> _Match | None:
     for first in choices[0]:
         for second in choices[1]:
             layouts = (_LAYOUTS[first], _LAYOUTS[second])
-            half = layouts[0].width(widths[0])
-            if half != layouts[1].width(widths[1]) or 2 * half > shape[-1]:
+            half = layouts[0].angles(widths[0])
+            if half != layouts[1].angles(widths[1]) or 2 * half > shape[-1]:
                 continue
             angles = [random.normal(size=(rows, half)) for _ in range(2)]
             try:

@@ -47,8 +47,11 @@ class Rule(Protocol):
     """pattern, check and rewrite in one: `match` looks at an anchor and gives None (not this rule's business), a reason
     (it looks like it, but cannot be proven), or the rewrite."""
 
-    name: str
-    anchors: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def anchors(self) -> tuple[str, ...]: ...
 
     def match(self, node: ir.Node, scope: Scope) -> Rewrite | str | None: ...
 

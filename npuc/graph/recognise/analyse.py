@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import onnx_ir as ir
@@ -42,14 +43,11 @@ class StepValues:
         for item in self.frontier:
             value = item.value
             try:
-                meaning = classify(
-                    value, lambda point, v=value: self.prober.evaluate(v, point), points, rows, limit or rows
-                )
+                result[value.name or ""] = classify(partial(self.prober.evaluate, value), points, rows, limit or rows)
             except Unrecognised as reason:
                 readers = ", ".join(label(node) for node, _ in item.uses[:2])
-                problems.add(f"value {value.name!r}, read by {readers}, follows from positions or the attention mask, but {reason}")
-                continue
-            result[value.name or ""] = meaning
+                problems.add(f"value {value.name!r}, read by {readers}, follows from positions or the attention mask, "
+                             f"but {reason}")
         problems.refuse()
         report.extend(_lines(result))
         return result

@@ -26,7 +26,8 @@ def apply_meanings(
     """Replaces the frontier values, in place, where data readers read them.
 
     uses: value name -> (name of the reader's first output, input index). constants: contents of the constant values for
-    this entry's rows. Tables become npuc.StepRows of n_past, masks npuc.StepMask over `capacity` past and `rows` new columns.
+    this entry's rows. Tables become npuc.StepRows of n_past, masks npuc.StepMask over `capacity` past and `rows` new
+    columns.
     """
     by_output = {output.name: node for node in graph for output in node.outputs}
     for name, readers in uses.items():

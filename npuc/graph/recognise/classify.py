@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import onnx_ir as ir
 
 from npuc.graph.recognise.probe import Point
 
@@ -56,7 +55,7 @@ class Unrecognised(Exception):
     """No class fits; the message says why the nearest one does not."""
 
 
-def classify(value: ir.Value, evaluate: Evaluate, points: Sequence[Point], table_rows: int, limit: int) -> Meaning:
+def classify(evaluate: Evaluate, points: Sequence[Point], table_rows: int, limit: int) -> Meaning:
     """The meaning of a step-only value.
 
     points: small probes first, then the real sizes. table_rows: rows that a position table must have. limit: positions
@@ -105,8 +104,8 @@ def _table(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, table_ro
         table = np.concatenate([table, np.repeat(table[-1:], table_rows - len(table), axis=0)])
     for point, result in results:
         if point.total <= len(table) and not _equal(np.moveaxis(result, axis, 0), table[point.n_past : point.total]):
-            raise Unrecognised(f"with n_past {point.n_past} and {point.rows} rows its rows differ from those of the same "
-                               "positions computed at once: a row depends on more than its position")
+            raise Unrecognised(f"with n_past {point.n_past} and {point.rows} rows its rows differ from those of the "
+                               "same positions computed at once: a row depends on more than its position")
     return Table(axis, np.ascontiguousarray(table))
 
 
@@ -151,7 +150,7 @@ def _padded_plane(
 
 
 def _two_values(planes: list[np.ndarray], padded: np.ndarray) -> tuple[np.generic, np.generic]:
-    """The value of a visible and of a hidden column. Every row sees itself, so the last element of a plane is visible."""
+    """The value of a visible and of a hidden column. A row sees itself, so the last element of a plane is visible."""
     visible = planes[0][-1, -1]
     if planes[0].dtype == np.bool_:
         return visible, np.logical_not(visible)
@@ -176,8 +175,8 @@ def _pattern(patterns: list[tuple[Point, np.ndarray]]) -> tuple[bool, int]:
             return causal, size
     point, seen = next((p, s) for p, s in patterns if not _equal(s, visible_columns(p, True, window)))
     rows = "; ".join("".join("x" if cell else "." for cell in row[-24:]) for row in seen[:4])
-    raise Unrecognised(f"it has a column per token, but is neither causal nor a sliding window (tried {window}) with n_past "
-                       f"{point.n_past} and {point.rows} rows: {rows}")
+    raise Unrecognised(f"it has a column per token, but is neither causal nor a sliding window (tried {window}) with "
+                       f"n_past {point.n_past} and {point.rows} rows: {rows}")
 
 
 def _window(patterns: list[tuple[Point, np.ndarray]]) -> int:

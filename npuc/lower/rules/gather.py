@@ -38,8 +38,9 @@ def gather(low: Lowering, node: ir.Node) -> None:
     front = views.transpose(source, [axis, *(a for a in range(source.rank) if a != axis)])
     index_rank = len(shape) - source.rank + 1
     # rows land in index order; the gathered axes move back to their place as a view
-    out = low.new(output) if axis == 0 else low.temporary(f"{node.name}.rows", (index.elements, *front.shape[1:]), source.dtype)
-    rows = views.reshape(out, (index.elements, *front.shape[1:])) if axis == 0 else out
+    by_rows = (index.elements, *front.shape[1:])
+    out = low.new(output) if axis == 0 else low.temporary(f"{node.name}.rows", by_rows, source.dtype)
+    rows = views.reshape(out, by_rows)
     assert rows is not None
     merged = _merge_rows(front, rows)
     low.call("gather_rows", (merged[0], index, merged[1]), node)

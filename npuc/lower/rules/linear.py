@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import onnx_ir as ir
 
 from npuc.lower import views
-from npuc.lower.context import Lowering, attribute, constant, static_shape
+from npuc.lower.context import Lowering, attribute, constant, static_shape, tensor_shape
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.tasks import Region
 
@@ -57,6 +58,7 @@ def batched(low: Lowering, node: ir.Node, a: Region, b: Region) -> None:
     """MatMul of two activations [..., M, K] x [..., K, N]; batch axes broadcast, at most one remains after merging."""
     output = node.outputs[0]
     shape = static_shape(output)
+    vectors = (a.rank == 1) + (b.rank == 1)  # a vector operand has no axis of its own in the output
     if a.rank == 1:
         a = views.expand(a, (1, a.shape[0]))
     if b.rank == 1:
@@ -64,7 +66,7 @@ def batched(low: Lowering, node: ir.Node, a: Region, b: Region) -> None:
         assert fitted is not None
         b = fitted
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
-    batch = shape[: len(shape) - (node.inputs[0].shape.rank() > 1) - (node.inputs[1].shape.rank() > 1)]  # type: ignore[union-attr]
+    batch = shape[: len(shape) - 2 + vectors]
     out = low.new(output)
     count = math.prod(batch)
     flat_out = low.shaped(out, (count, m, n), node)
@@ -84,17 +86,15 @@ def batched(low: Lowering, node: ir.Node, a: Region, b: Region) -> None:
 
 def _is_channel_vector(node: ir.Node, bias: ir.TensorProtocol) -> bool:
     n = static_shape(node.outputs[0])[-1]
-    shape = [int(d) for d in bias.shape]
+    shape = tensor_shape(bias)
     return math.prod(shape) in (1, n) and all(d == 1 for d in shape[:-1])
 
 
 def _widened(bias: ir.TensorProtocol, weights: Region) -> ir.TensorProtocol:
     """A scalar bias as one value per output channel."""
     n = weights.shape[0]
-    if math.prod(int(d) for d in bias.shape) == n:
+    if math.prod(tensor_shape(bias)) == n:
         return bias
-    import numpy as np
-
     return ir.Tensor(np.broadcast_to(bias.numpy().reshape(-1), (n,)).copy())
 
 

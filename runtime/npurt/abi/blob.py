@@ -24,7 +24,10 @@ SHDR = np.dtype(
     ]
 )
 SYM = np.dtype(
-    [("st_name", "<u4"), ("st_info", "u1"), ("st_other", "u1"), ("st_shndx", "<u2"), ("st_value", "<u8"), ("st_size", "<u8")]
+    [
+        ("st_name", "<u4"), ("st_info", "u1"), ("st_other", "u1"), ("st_shndx", "<u2"),
+        ("st_value", "<u8"), ("st_size", "<u8"),
+    ]
 )
 RELA = np.dtype([("r_offset", "<u8"), ("r_info", "<u8"), ("r_addend", "<i8")])
 assert (EHDR.itemsize, SHDR.itemsize, SYM.itemsize, RELA.itemsize) == (64, 64, 24, 24)

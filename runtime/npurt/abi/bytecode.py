@@ -42,7 +42,12 @@ ARG = np.dtype(
 )  # shape and stride (bytes) use the first `rank` places
 
 REGISTER = np.dtype(
-    {"names": ["dtype", "rank", "pad_", "shape"], "formats": ["u1", "u1", "<u2", ("<u4", (4,))], "offsets": [0, 1, 2, 4], "itemsize": 20}
+    {
+        "names": ["dtype", "rank", "pad_", "shape"],
+        "formats": ["u1", "u1", "<u2", ("<u4", (4,))],
+        "offsets": [0, 1, 2, 4],
+        "itemsize": 20,
+    }
 )
 
 INSTRUCTION = np.dtype(

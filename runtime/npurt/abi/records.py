@@ -41,7 +41,8 @@ ENTRY = np.dtype(
     {
         # first/count are row ranges of the blob-wide tables; an entry's rows of one table are adjacent
         "names": [
-            "name", "rows", "capacity", "dma_first", "dma_count", "dpu_first", "dpu_count", "shave_first", "shave_count",
+            "name", "rows", "capacity",
+            "dma_first", "dma_count", "dpu_first", "dpu_count", "shave_first", "shave_count",
             "barrier_first", "barrier_count", "base_first", "base_count", "cmx_peak", "scratch_bytes", "step_first",
             "step_count",
         ],
@@ -52,7 +53,12 @@ ENTRY = np.dtype(
 )  # name: offset in .npu.names; base rows: the entry's own inputs and outputs; step rows: of .rela.npu.dma.step
 
 BARRIER = np.dtype(
-    {"names": ["id", "producers", "consumers", "reserved"], "formats": ["<u2"] * 4, "offsets": [0, 2, 4, 6], "itemsize": 8}
+    {
+        "names": ["id", "producers", "consumers", "reserved"],
+        "formats": ["<u2"] * 4,
+        "offsets": [0, 2, 4, 6],
+        "itemsize": 8,
+    }
 )
 
 
@@ -98,8 +104,10 @@ _SYNC_FORMATS = [("<u8", (2,)), ("<u8", (2,)), "<u4", "<u4"]
 DMA = np.dtype(
     {
         "names": [
-            "op", "queue", "row_dim", "pred", "src_type", "dst_type", "pad_", "pred_value", "src_base", "dst_base", "index_base",
-            "src_offset", "dst_offset", "index_offset", "size", "src_stride", "dst_stride", "valid", "index_bound", "fill",
+            "op", "queue", "row_dim", "pred", "src_type", "dst_type", "pad_",
+            "pred_value", "src_base", "dst_base", "index_base",
+            "src_offset", "dst_offset", "index_offset",
+            "size", "src_stride", "dst_stride", "valid", "index_bound", "fill",
             *_SYNC_NAMES,
         ],
         "formats": [
@@ -127,7 +135,8 @@ DPU = np.dtype(
     {
         "names": [
             "flags", "a_type", "b_type", "c_type", "pred", "pred_value", "a_base", "b_base", "c_base", "table_base",
-            "a_offset", "b_offset", "c_offset", "table_offset", "batch", "m", "n", "k", "a_stride", "b_stride", "c_stride",
+            "a_offset", "b_offset", "c_offset", "table_offset", "batch", "m", "n", "k",
+            "a_stride", "b_stride", "c_stride",
             "a_batch", "b_batch", "c_batch", "scale", "clamp_lo", "clamp_hi", *_SYNC_NAMES,
         ],
         "formats": [

@@ -49,11 +49,12 @@ def prepare_dpu(record: np.void, bases: Bases) -> Callable[[], None]:
 
 
 def _matrix(fields: dict[str, int], name: str, height: int, width: int, bases: Bases) -> tuple[Array, DType]:
-    """View [batch, height, width] of one operand; elements of a row are adjacent."""
+    """View [batch, height, width] of one operand, batch 1 where all share it; elements of a row are adjacent."""
     dtype = DType(fields[f"{name}_type"])
     memory, offset = bases(fields[f"{name}_base"], fields[f"{name}_offset"])
     stride = (fields[f"{name}_batch"], fields[f"{name}_stride"], dtype.nbytes)
-    return np.ndarray((fields["batch"], height, width), dtype.storage, memory, offset, stride), dtype
+    batch = min(fields["batch"], 1) if name != "c" and stride[0] == 0 else fields["batch"]
+    return np.ndarray((batch, height, width), dtype.storage, memory, offset, stride), dtype
 
 
 def _finisher(fields: dict[str, float], flags: DpuFlag, n: int, bases: Bases) -> Callable[[Array], Array] | None:

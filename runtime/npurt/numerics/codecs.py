@@ -61,7 +61,7 @@ for _table in (_F16_TO_F32, _F16_TO_F64):
 
 def f16_bits_to_f32(bits: Array) -> Array:
     """float32 values of f16 bit patterns (uint16). Exact."""
-    values: Array = np.take(_F16_TO_F32, bits, mode="clip")
+    values: Array = _F16_TO_F32.take(bits, mode="clip")
     return values
 
 
@@ -144,7 +144,7 @@ def load(memory: Array, dtype: DType) -> Array:
 def load_f64(memory: Array, dtype: DType) -> Array:
     """Elements of float memory as float64, for exact sums."""
     if dtype is DType.F16:
-        values: Array = np.take(_F16_TO_F64, memory.view(np.uint16), mode="clip")
+        values: Array = _F16_TO_F64.take(memory.view(np.uint16), mode="clip")
         return values
     return load(memory, dtype).astype(np.float64)
 
@@ -162,7 +162,8 @@ def _load_f32(memory: Array) -> Array:
 
 
 def _load_bool(memory: Array) -> Array:
-    return memory != 0
+    values: Array = memory != 0
+    return values
 
 
 def _load_i32(memory: Array) -> Array:

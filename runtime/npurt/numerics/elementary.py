@@ -159,13 +159,15 @@ def sigmoid(x: Array) -> Array:
 def erf(x: Array) -> Array:
     """Error function; from |x| = 4 on it rounds to +-1."""
     near = np.clip(x, -4.0, 4.0)
-    return near * horner(near * near * 0.125 - 1.0, _ERF)
+    result: Array = near * horner(near * near * 0.125 - 1.0, _ERF)
+    return result
 
 
 @float32_function
 def rsqrt(x: Array) -> Array:
     """1/sqrt(x): rsqrt(+-0) = +-inf, rsqrt(x < 0) = NaN."""
-    return 1.0 / np.sqrt(x)
+    root: Array = np.sqrt(x)
+    return 1.0 / root
 
 
 def recip(x: Array) -> Array:

@@ -72,6 +72,17 @@ def test_a_disk_that_fails_at_the_end(old: Path, monkeypatch: pytest.MonkeyPatch
     assert untouched(old)
 
 
+def test_a_weight_file_that_is_gone(old: Path) -> None:
+    def produce() -> np.ndarray:
+        return np.fromfile(old.parent / "weights.bin", "<f2")
+
+    with pytest.raises(EmitError) as caught:
+        write_blob(*failing(produce).arguments(), old)
+    missing = old.parent / "weights.bin"
+    assert str(caught.value) == f"constant 'bad' cannot be read: [Errno 2] No such file or directory: '{missing}'"
+    assert untouched(old)
+
+
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(EmitError) as caught:
         write_blob(*model().arguments(), tmp_path / "no" / "x.blob")

@@ -21,7 +21,9 @@ def read(region: Region) -> np.ndarray:
     """The elements that a region over an index buffer names."""
     data = np.arange(region.buffer.nbytes // 4, dtype="<i4")
     assert region.offset % 4 == 0
-    return np.lib.stride_tricks.as_strided(data[region.offset // 4 :] if region.elements else data, region.shape, region.stride)
+    return np.lib.stride_tricks.as_strided(
+        data[region.offset // 4 :] if region.elements else data, region.shape, region.stride
+    )
 
 
 shapes = st.lists(st.integers(1, 4), min_size=1, max_size=5).map(tuple)
@@ -71,7 +73,10 @@ def test_a_dense_region_takes_any_shape(shape):
 def test_merged_axes_name_the_same_elements(shape, random):
     perm = list(range(len(shape)))
     random.shuffle(perm)
-    one, other = views.transpose(region_of(tuple(shape[perm.index(i)] for i in range(len(shape)))), perm), region_of(shape)
+    one, other = (
+        views.transpose(region_of(tuple(shape[perm.index(i)] for i in range(len(shape)))), perm),
+        region_of(shape),
+    )
     merged = views.merge_axes([one, other], limit=5)
     assert merged is not None
     for before, after in zip((one, other), merged, strict=True):

@@ -9,7 +9,7 @@ import pytest
 
 from npuc.emit import write_blob
 from npuc.report import disasm
-from npuc.report.listing import build_listing
+from npuc.report.listing import Entry, Group, Listing, Node, build_listing
 from npuc.report.listing_text import listing_lines, parse_listing, token
 from npuc.report.reader import Blob
 from npurt.errors import BlobError
@@ -81,3 +81,27 @@ def test_any_text_is_no_listing() -> None:
     with pytest.raises(BlobError) as caught:
         parse_listing("hello\n", "a.txt")
     assert str(caught.value) == "a.txt: neither a blob nor the text of `npuc disasm`"
+
+
+def test_a_reference_to_a_node_that_is_not_there(tmp_path: Path) -> None:
+    found = text(tmp_path, model()).replace("= /layers.0/proj", "= /layers.7/proj")
+    with pytest.raises(BlobError) as caught:
+        parse_listing(found, "a.txt")
+    assert str(caught.value) == ("a.txt: node /layers.1/proj is equal to /layers.7/proj, which does not come before it")
+
+
+def test_a_node_refers_to_its_own_role_in_an_earlier_layer() -> None:
+    group = Group("dpu", "matmul", "mma", "[0]", "mma[1,8,8]")
+    names = ["layers.0/q", "layers.0/k", "layers.1/q", "layers.1/k"]
+    nodes = tuple(Node(name, (), (group,)) for name in names)
+    totals = dict.fromkeys(("tasks", "dma.in", "dma.out", "dpu", "shave", "barriers"), 0)
+    totals |= dict.fromkeys(("cmx_peak", "scratch", "ddr_read", "ddr_written"), 0)
+    listing = Listing(("npuc blob 1.0",), (Entry("main", 0, 0, totals, nodes),), ())
+    lines = [line for line in listing_lines(listing) if line.startswith("  node")]
+    assert lines == [
+        "  node layers.0/q",
+        "  node layers.0/k",
+        "  node layers.1/q  = layers.0/q",
+        "  node layers.1/k  = layers.0/k",
+    ]
+    assert parse_listing("\n".join(listing_lines(listing)), "x") == listing

@@ -1,0 +1,39 @@
+"""Which operators are written out, and the step that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import onnx_ir as ir
+
+from npuc.graph.edit import Names
+from npuc.graph.expand import attention, rotary, vendor
+from npuc.graph.expand.place import Place
+from npuc.graph.normalise import stamp
+
+ORT = "com.microsoft"
+
+EXPANSIONS: dict[tuple[str, str], Callable[[Place], None]] = {
+    ("", "Attention"): attention.attention,
+    ("", "RotaryEmbedding"): rotary.rotary_embedding,
+    (ORT, "RotaryEmbedding"): rotary.rotary_embedding_ort,
+    (ORT, "GroupQueryAttention"): attention.group_query_attention,
+    (ORT, "SkipSimplifiedLayerNormalization"): vendor.skip_rms_norm,
+    (ORT, "SkipLayerNormalization"): vendor.skip_layer_norm,
+    (ORT, "FastGelu"): vendor.fast_gelu,
+    (ORT, "Gelu"): vendor.gelu,
+    (ORT, "BiasGelu"): vendor.gelu,
+    (ORT, "QuickGelu"): vendor.quick_gelu,
+    (ORT, "FusedMatMul"): vendor.fused_matmul,
+}
+
+
+def expand(model: ir.Model) -> int:
+    """Writes out every node of the table, in place; their number. Raises ModelRefused for a form it does not know."""
+    names = Names(model.graph)
+    found = [node for node in model.graph if (node.domain, node.op_type) in EXPANSIONS]
+    for node in found:
+        EXPANSIONS[node.domain, node.op_type](Place(model.graph, node, names))
+    if found:
+        stamp(model)
+    return len(found)

@@ -1,0 +1,99 @@
+"""Decoders that differ in one thing each, against a float64 formula of the whole model; and the same model as variables."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from npuc.frontend import ModelRefused
+from npuc.graph import BuildOptions, build
+from tests.oracle.graph.stages import StagedModel
+from tests.support.models import CASES, CORPUS, make_case, stateful_form
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "grouped": {},
+    "window": {"window": 3},
+    "softcap": {"softcap": 2.0},
+    "interleaved": {"interleaved": True},
+    "partial": {"rot": 4},
+    "partial interleaved": {"rot": 4, "interleaved": True},
+    "one key head": {"kv": 1},
+    "gain plus one": {"plus_one": True},
+}
+SIZES = BuildOptions(chunk=4, max_prompt_len=8, capacities=(12,))
+
+
+@pytest.fixture(scope="module")
+def tinyllm() -> tuple[Any, Any]:
+    """The float64 decoder of the cases and its exporter."""
+    sys.path.insert(0, str(CASES))
+    try:
+        return importlib.import_module("tinyllm"), importlib.import_module("tinyllm_onnx")
+    finally:
+        sys.path.remove(str(CASES))
+
+
+@pytest.mark.parametrize("name", list(VARIANTS))
+def test_variant_agrees_with_the_formula(name: str, tinyllm: tuple[Any, Any], tmp_path: Path) -> None:
+    model, exporter = tinyllm
+    config = {**model.BASE, **VARIANTS[name]}
+    weights = model.weights(config)
+    onnx.save(exporter.build(config, weights), tmp_path / "model.onnx")
+    graphs = build(tmp_path / "model.onnx", SIZES, dump_after=["ports"], dump_dir=tmp_path)
+    operators = [node.op_type for node in graphs.entry("prefill").model.graph]
+    assert operators.count("Attention") == config["layers"]
+    assert operators.count("Rotary") == 2 * config["layers"]
+    assert "Softmax" not in operators
+    ids = np.array([5, 17, 0, 28, 9, 11, 3])
+    expected = model.forward(config, weights, ids)
+    staged = StagedModel(graphs, tmp_path, "ports", garbage=float("nan"))
+    np.testing.assert_allclose(staged.prompt(ids[:5])[0], expected[:5], rtol=1e-4, atol=1e-5)
+    for n_past in (5, 6):
+        np.testing.assert_allclose(staged.token(ids[n_past], n_past)[0, 0], expected[n_past], rtol=1e-4, atol=1e-5)
+
+
+def test_attention_with_a_sink_is_refused_with_its_reason(tinyllm: tuple[Any, Any], tmp_path: Path) -> None:
+    model, exporter = tinyllm
+    config = {**model.BASE, "sink": True}
+    onnx.save(exporter.build(config, model.weights(config)), tmp_path / "model.onnx")
+    with pytest.raises(ModelRefused) as refused:
+        build(tmp_path / "model.onnx", SIZES)
+    assert "a cache is read by a node that belongs to no attention which a rule takes" in str(refused.value)
+    reason = "(Concat) stands between the product of queries and keys and the softmax"
+    assert any(reason in problem and "(Softmax)" in problem for problem in refused.value.problems)
+
+
+@pytest.mark.parametrize("case", ["a01_prompt_boundary", "a03_partial_rope", "a10_state_decoder"])
+def test_case_gives_its_tokens(case: str, tmp_path: Path) -> None:
+    path, expected = make_case(case, tmp_path)
+    options = BuildOptions(chunk=4, max_prompt_len=8, capacities=(int(expected["context"]),))
+    graphs = build(path, options, dump_after=["ports"], dump_dir=tmp_path)
+    prompts = [key for key in expected if key.startswith("prompt_")]
+    assert prompts
+    for key in prompts:
+        prompt, tokens = expected[key], expected[key.replace("prompt", "tokens")].tolist()
+        staged = StagedModel(graphs, tmp_path, "ports", garbage=float("nan"))
+        found = [int(staged.prompt(prompt)[0, -1].argmax())]
+        while len(found) < len(tokens):
+            n_past = len(prompt) + len(found) - 1
+            found.append(int(staged.token(found[-1], n_past)[0, 0].argmax()))
+        assert found == tokens
+
+
+@pytest.mark.parametrize("name", ["llama-torchdyn-op18", "gpt2-torchdyn-op18"])
+def test_stateful_form_gives_the_same_graphs(name: str, tmp_path: Path) -> None:
+    options = BuildOptions(chunk=4, max_prompt_len=10, capacities=(16,))
+    pairs = build(CORPUS / name, options)
+    variables = build(stateful_form(CORPUS / name / "model.onnx", tmp_path), options)
+    assert [s.kind for s in variables.states] == ["append"] * 4
+    assert [s.shape for s in variables.states] == [s.shape for s in pairs.states]
+    for entry in pairs.entries:
+        other = variables.entry(entry.label)
+        assert [node.op_type for node in entry.model.graph] == [node.op_type for node in other.model.graph]
+        assert [port.shape for port in entry.inputs] == [port.shape for port in other.inputs]

@@ -1,0 +1,332 @@
+"""The loader: what a good blob gives, and one line for every kind of bad one."""
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import npurt
+from npurt import BlobError, BytecodeError, DeadlockError, load, load_bytes
+from npurt.abi import blob
+from npurt.abi.bytecode import ArgMode, Op
+from npurt.abi.dtypes import DType
+from npurt.shave import ProgramBuilder
+from tests.unit.npurt.images import CMX, NAMES, Tables, TinyBlob, rela, rows_of
+
+F16, F32 = DType.F16, DType.F32
+NEGATE_ARGS = [(CMX, 0, 0), (CMX, 0, 64)]
+
+
+def negate(shape: tuple[int, ...] = (2, 8)) -> bytes:
+    b = ProgramBuilder()
+    x, y = b.arg(ArgMode.IN, F16, shape), b.arg(ArgMode.OUT, F16, shape)
+    b.store(y, b.op(Op.NEG, b.load(x)))
+    return b.bytes()
+
+
+def good() -> TinyBlob:
+    """y = -x through CMX, a product with the weights, and a cache row; every table has rows."""
+    tiny = TinyBlob(
+        rows=2, capacity=3, weights=bytes(range(256)), inputs={"x": (F16, (2, 8))}, outputs={"y": (F16, (2, 8))},
+        states={"k": (F16, (5, 8), 32)},
+    )  # fmt: skip
+    tiny.dma("x", "cmx", (2, 8), F16, post=(0,), start_after=1)
+    tiny.dma("weights", "cmx", (4, 8), F16, dst_offset=512, post=(0,), start_after=1)
+    tiny.shave(negate(), NEGATE_ARGS, wait=(0,), post=(1,), start_after=2)
+    tiny.dpu(2, 4, 8, (F16, F16, F32), (64, 512, 1024), wait=(1,), post=(2,), start_after=3)
+    tiny.dma("cmx", "y", (2, 8), F16, src_offset=64, wait=(2,), start_after=3)
+    step = {blob.Reloc.STEP_DST: ("step.n_past", 0), blob.Reloc.STEP_VALID: ("step.n_new", 0)}
+    tiny.dma("cmx", "k", (2, 8), F16, step=step)
+    tiny.barriers = [(0, 2, 1), (1, 1, 1), (2, 1, 1)]
+    return tiny
+
+
+def refused(tiny: TinyBlob) -> str:
+    with pytest.raises(BlobError) as caught:
+        load_bytes(tiny.to_bytes())
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_good_blob(tmp_path):
+    path = tmp_path / "good.npu"
+    path.write_bytes(good().to_bytes())
+    image = load(path)
+    assert image.version == (1, 0)
+    assert image.assets == {"note.txt": b"hello"}
+    assert image.meta["target"] == "npu40xx"
+    assert not image.weights.flags.writeable
+    entry = image.entries["main"]
+    assert (entry.rows, entry.capacity, entry.max_past) == (2, 3, 3)
+    # the last store has no barrier: it goes as soon as its queue is free
+    assert [str(task) for task in entry.tasks] == [
+        "dma_in task 0", "dma_in task 1", "shave task 0", "dpu task 0", "dma_out task 2", "dma_out task 3",
+    ]  # fmt: skip
+    x = np.float16(np.random.default_rng(0).normal(size=(2, 8)))
+    np.testing.assert_array_equal(npurt.Device(image).run("main", {"x": x})["y"], -x)
+
+
+def test_path_errors(tmp_path):
+    empty = tmp_path / "empty.npu"
+    empty.write_bytes(b"")
+    with pytest.raises(BlobError, match=r"empty\.npu: an empty file is no blob$"):
+        load(empty)
+    text = tmp_path / "text.npu"
+    text.write_bytes(b"hello " * 20)
+    with pytest.raises(BlobError, match=r"text\.npu: no 64-bit little-endian ELF file, so no blob of npuc$"):
+        load(text)
+    with pytest.raises(FileNotFoundError):
+        load(tmp_path / "none.npu")
+
+
+@pytest.mark.parametrize(
+    ("version", "remedy"),
+    [
+        ((1, 7), "use a newer npuc to run it"),
+        ((2, 0), "use a newer npuc to run it"),
+        ((0, 3), "compile the model again"),
+    ],
+)
+def test_versions_are_both_named(version: tuple[int, int], remedy: str):
+    tiny = good()
+    tiny.version = version
+    assert refused(tiny) == f"the blob has format {version[0]}.{version[1]}, this runtime reads 1.0 to 1.0: {remedy}"
+
+
+def test_a_changed_section_does_not_match_its_digest():
+    data = bytearray(good().to_bytes())
+    at = data.index(bytes(range(250)))
+    data[at + 3] ^= 1
+    with pytest.raises(
+        BlobError, match=r"^section \.npu\.weights: its SHA-256 is not the one in the blob, the file is damaged$"
+    ):
+        load_bytes(bytes(data))
+
+
+def set_field(table: str, row: int, **fields: object) -> Callable[[Tables], None]:
+    def edit(tables: Tables) -> None:
+        for name, value in fields.items():
+            tables[table][name][row] = value
+
+    return edit
+
+
+def replace(table: str, rows: np.ndarray) -> Callable[[Tables], None]:
+    return lambda tables: tables.__setitem__(table, rows)
+
+
+EDITS = [
+    (set_field("bases", 0, kind=9), "base 0: kind 9, tile 0 or flags 0 is unknown"),
+    (set_field("bases", 0, size=1 << 30), "base 0 of kind CMX: 1073741824 bytes, 1073741824 are due"),
+    (set_field("bases", 1, size=300), "base 1 of kind CONST: 300 bytes, 256 are due"),
+    (set_field("bases", 0, symbol=99), "section .npu.bases names a symbol beyond the 10 that there are"),
+    (set_field("bases", 2, symbol=1), "section .rela.npu.bases: base 2 is patched by the symbol 'scratch', addend 0"),
+    (replace("bind", rows_of([])), "base 0 has no relocation"),
+    (
+        replace("static", rows_of([rela(32, 2, 1, 0)] * 2)),
+        "section .rela.npu.bases: base 1 has relocation type 1 or is patched twice"),
+    (
+        replace("static", rows_of([rela(40, 2, 1, 0)])),
+        "section .rela.npu.bases: byte 40 is not the field 'address' of one of 7 rows",
+    ),
+    (replace("static", rows_of([rela(32, 2, 1, 8)])), "base 1 ends beyond its section .npu.weights"),
+    (replace("static", rows_of([rela(32, 77, 1, 0)])), "section .rela.npu.bases: symbol 77 of 10"),
+    (set_field("symbols", 2, st_shndx=0), "base 1 of kind 2 lies in no section"),
+    (set_field("step", 0, r_addend=60),
+     "entry main, dma task 3: destination spans bytes 60 to 92 of base 4, which has 80"),
+    (set_field("step", 0, r_addend=-16),
+     "section .rela.npu.dma.step: dst_offset of DMA 3 is patched twice or has the addend -16"),
+    (set_field("step", 0, r_offset=3 * 192 + 25),
+     "section .rela.npu.dma.step: byte 601 is not the field 'dst_offset' of one of 4 rows"),
+    (set_field("step", 0, r_info=5 << 32 | 4), "section .rela.npu.dma.step: relocation type 4 by the symbol 'state.k'"),
+    (set_field("entries", 0, dma_count=9), "entry main: dma rows 0 to 9 of 4"),
+    (set_field("entries", 0, rows=3), "entry main: rows and capacity are not those of the metadata"),
+    (set_field("entries", 0, cmx_peak=5000), "entry main: its peaks of memory are larger than the bases"),
+    (set_field("entries", 0, base_count=1), "entry main: its bases are not the ports of the metadata"),
+    (set_field("dma", 0, op=7), "entry main, dma task 0: unknown operation"),
+    (set_field("dma", 0, src_type=0), "entry main, dma task 0: unknown type"),
+    (set_field("dma", 0, queue=2), "entry main, dma task 0: no DMA queue"),
+    (set_field("dma", 0, src_base=50), "entry main, dma task 0: source has base 50, there are 7"),
+    (set_field("dma", 1, dst_base=1), "entry main, dma task 1: destination writes base 1, which is CONST"),
+    (set_field("dma", 1, src_offset=250),
+     "entry main, dma task 1: source spans bytes 250 to 314 of base 1, which has 256"),
+    (set_field("dma", 0, dst_stride=(0, 0, -64, 2)),
+     "entry main, dma task 0: destination spans bytes -64 to 16 of base 0, which has 4096"),
+    (set_field("dma", 0, size=(2**32 - 1,) * 4), "entry main, dma task 0: source spans bytes"),
+    (set_field("dma", 0, src_stride=(2**62, 2**62, 16, 2), size=(9, 9, 2, 8)),
+     "entry main, dma task 0: source spans bytes"),
+    (set_field("dma", 0, valid=3), "entry main, dma task 0: more valid rows than rows"),
+    (set_field("dpu", 0, flags=64), "entry main, dpu task 0: flag or predicate is unknown"),
+    (set_field("dpu", 0, a_type=8), "entry main, dpu task 0: operands are neither both floats nor both integers"),
+    (set_field("dpu", 0, batch=2**31),
+     "entry main, dpu task 0: operand c has 68719476736 bytes of elements, more than its base"),
+    (set_field("dma", 0, size=(2**31, 1, 2, 8)),
+     "entry main, dma task 0: destination has 68719476736 bytes of elements"),
+    (set_field("dpu", 0, k=4000), "entry main, dpu task 0: operand a spans bytes 64 to 8080 of base 0, which has 4096"),
+    (set_field("dpu", 0, c_base=1), "entry main, dpu task 0: operand c writes base 1, which is CONST"),
+    (set_field("shave", 0, kernel=4), "entry main, shave task 0: kernel does not exist"),
+    (set_field("shave", 0, arg_count=1), "entry main, shave task 0: 1 arguments from row 0 of 2, the kernel takes 2"),
+    (set_field("args", 1, offset=4090),
+     "entry main, shave task 0: argument spans bytes 4090 to 4122 of base 0, which has 4096"),
+    (set_field("args", 1, base=5), "entry main, shave task 0: argument writes base 5, which is INPUT"),
+    (set_field("args", 0, base=2**32 - 1), "entry main, shave task 0: a pointer argument is given as a number"),
+    (set_field("kernels", 0, text_bytes=5000), "kernel 0 (kernel): text ends at byte 5000 of 1024"),
+    (set_field("barriers", 0, id=128), "entry main: barrier id 128 with 2 producers and 1 consumers"),
+    (set_field("barriers", 0, producers=1),
+     "entry main: dma_in task 1 posts barrier 0 once more than the barrier table says"),
+    (set_field("barriers", 0, consumers=0),
+     "entry main: shave task 0 waits for barrier 0 once more than the barrier table says"),
+    (set_field("barriers", 2, consumers=2),
+     "entry main: all tasks have run and barriers are left that no task posted or waited for"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("edit", "message"), EDITS, ids=[message[:60] for _, message in EDITS])
+def test_records_are_refused_by_name(edit: Callable[[Tables], None], message: str):
+    tiny = good()
+    tiny.edit = edit
+    assert refused(tiny).startswith(message)
+
+
+def test_deadlock_names_the_stuck_tasks():
+    tiny = good()
+    tiny.edit = set_field("barriers", 0, producers=3)
+    with pytest.raises(DeadlockError) as caught:
+        load_bytes(tiny.to_bytes())
+    assert str(caught.value) == (
+        "entry main: no queue can go on: dma_out task 2 waits for barrier 2 (1 producers left); "
+        "dpu task 0 waits for barrier 1 (1 producers left); shave task 0 waits for barrier 0 (1 producers left)"
+    )
+
+
+def test_a_physical_id_is_programmed_again_when_it_is_free():
+    """Six moves in a row over one physical barrier id, with consumer and producer on alternating queues."""
+    tiny = TinyBlob(inputs={"x": (F32, (4,))}, outputs={"y": (F32, (4,))})
+    names = ["x", "cmx", "scratch", "cmx", "scratch", "cmx", "y"]
+    for i in range(6):
+        waits = {"wait": (9,)} if i else {}
+        posts = {"post": (9,)} if i < 5 else {}
+        tiny.dma(names[i], names[i + 1], (4,), F32, start_after=min(i + 1, 5), **waits, **posts)
+    tiny.barriers = [(9, 1, 1)] * 5
+    # a task that posts row i waits for row i - 1 on the same id: row i cannot be programmed before it has started
+    with pytest.raises(DeadlockError, match=r"barrier row 1, 1 rows are programmed"):
+        load_bytes(tiny.to_bytes())
+    tiny.barriers = [(9 + i % 2, 1, 1) for i in range(5)]
+
+    def alternate(tables: Tables) -> None:
+        for i in range(6):
+            wait, post = (9 + (i - 1) % 2 if i else None), (9 + i % 2 if i < 5 else None)
+            tables["dma"]["wait"][i] = (0 if wait is None else 1 << wait, 0)
+            tables["dma"]["post"][i] = (0 if post is None else 1 << post, 0)
+
+    tiny.edit = alternate
+    x = np.arange(4, dtype=np.float32)
+    np.testing.assert_array_equal(npurt.Device(load_bytes(tiny.to_bytes())).run("main", {"x": x})["y"], x)
+
+
+def test_bad_bytecode_names_its_kernel():
+    tiny = good()
+    code = bytearray(negate())
+    code[-1] = 1
+    tiny._kernels[0] = bytes(code)
+    with pytest.raises(
+        BytecodeError, match=r"^kernel 0 \(kernel\): instruction 2, STORE: an unused field is not zero$"
+    ):
+        load_bytes(tiny.to_bytes())
+
+
+METADATA = [
+    ({"format": 2}, "metadata: format 2, this runtime reads 1"),
+    ({"format": True}, "metadata: 'format' is missing or not of type int"),
+    ({"target": None}, "metadata: 'target' is missing or not of type str"),
+    ({"entries": {}}, "metadata: 'entries' is missing or not of type list"),
+    ({"entries": [{"name": "main"}]}, "entry 'main': 'inputs' is missing or not of type list"),
+    ({"entries": []}, "entries of the tables: main; of the metadata: "),
+    ({"states": []}, "the state bases are not the states of the metadata"),
+    ({"llm": {"vocab": 0}}, "metadata llm: vocab 0 is not positive"),
+    (
+        {"llm": {"vocab": 9, "chunk": 2, "max_prompt_len": 4, "capacities": [8], "eos": [1], "bos": None}},
+        "metadata llm: the entry 'prefill' is missing",
+    ),
+    (
+        {"llm": {"vocab": 9, "chunk": 2, "max_prompt_len": 4, "capacities": ["8"], "eos": [1], "bos": None}},
+        "metadata llm: the capacities are no list of positive whole numbers",
+    ),
+]
+
+
+@pytest.mark.parametrize(("meta", "message"), METADATA, ids=[message[:40] for _, message in METADATA])
+def test_metadata_is_checked(meta: dict[str, object], message: str):
+    tiny = good()
+    tiny.meta = meta
+    assert refused(tiny) == message
+
+
+@pytest.mark.parametrize("text", [b"{", b"\xff\xfe", b"[" * 100_000, b"[]", b"3", json.dumps("x").encode()])
+def test_metadata_that_is_no_object(text: bytes):
+    tiny = good()
+    tiny.sections = {blob.NAME_META: text}
+    assert refused(tiny).startswith("metadata: ")
+
+
+def test_missing_and_mistyped_sections():
+    data = bytearray(good().to_bytes())
+    headers = np.frombuffer(data, blob.SHDR, len(NAMES), 64)
+    headers["sh_type"][NAMES.index(blob.NAME_DMA)] = 0x80000005
+    with pytest.raises(BlobError, match=r"^section \.npu\.dma has type 0x80000005, NPU_DMA \(0x80000004\) is due$"):
+        load_bytes(bytes(data))
+    headers["sh_type"][NAMES.index(blob.NAME_DMA)] = 0x80000004
+    headers["sh_size"][NAMES.index(blob.NAME_WEIGHTS)] = 2**60
+    with pytest.raises(BlobError, match=r"^section \d+ ends at byte \d+, the file at \d+$"):
+        load_bytes(bytes(data))
+
+
+def test_random_damage_gives_blob_errors_only():
+    """Single bytes and runs of bytes, with and without matching digests: refused, or loaded and harmless."""
+    data = good().to_bytes()
+    rng = np.random.default_rng(11)
+    survived = 0
+    for _ in range(600):
+        damaged = bytearray(data)
+        for _ in range(int(rng.integers(1, 4))):
+            at = int(rng.integers(len(data)))
+            damaged[at] = int(rng.integers(256))
+        if rng.random() < 0.2:
+            damaged = damaged[: int(rng.integers(len(data)))]
+        try:
+            load_bytes(bytes(damaged))
+            survived += 1
+        except BlobError as error:
+            assert "\n" not in str(error)
+    assert survived < 100
+
+
+def test_damaged_records_with_right_digests_never_crash():
+    """Random fields of random records: the loader refuses them, or the program runs inside its buffers."""
+    rng = np.random.default_rng(12)
+    outcomes = {"refused": 0, "ran": 0}
+    for _ in range(400):
+        tiny = good()
+
+        def edit(tables: Tables) -> None:
+            table = tables[
+                str(
+                    rng.choice(
+                        ["bases", "dma", "dpu", "shave", "args", "barriers", "entries", "kernels", "step", "bind"]
+                    )
+                )
+            ]
+            raw = table.view(np.uint8).reshape(-1)
+            at = int(rng.integers(raw.size))
+            raw[at] = rng.integers(256) if rng.random() < 0.5 else raw[at] ^ (1 << rng.integers(8))
+
+        tiny.edit = edit
+        try:
+            npurt.Device(load_bytes(tiny.to_bytes())).run("main", {"x": np.zeros((2, 8), np.float16)})
+            outcomes["ran"] += 1
+        except BlobError as error:
+            assert "\n" not in str(error)
+            outcomes["refused"] += 1
+    assert outcomes["ran"] > 40
+    assert outcomes["refused"] > 40
