@@ -58,6 +58,7 @@ class Compiled:
     """A model in all its stages: graphs, tasks, scheduled programs, and what the blob says about itself."""
 
     graphs: ModelGraphs
+    target: Target
     lowered: list[Lowered]
     programs: list[EntryProgram]
     states: list[StateSpec]
@@ -118,7 +119,7 @@ def compile_model(path: str | Path, options: CompileOptions) -> Compiled | None:
         states, precision=options.precision, target=target.name, llm=graphs.llm, stop_ids=stops, start_id=start,
         nodes=_node_rows(graphs.entries, lowered),
     )  # fmt: skip
-    return Compiled(graphs, lowered, programs, states, metadata, assets, cache.traces, seconds)
+    return Compiled(graphs, target, lowered, programs, states, metadata, assets, cache.traces, seconds)
 
 
 def compile_to_blob(path: str | Path, blob: str | Path, options: CompileOptions) -> CompileSummary | None:
@@ -202,7 +203,7 @@ def _node_rows(entries: Sequence[EntryGraph], lowered: Sequence[Lowered]) -> lis
 
 def _summary(compiled: Compiled, size: int) -> list[str]:
     peak = max(program.cmx_peak for program in compiled.programs)
-    whole = compiled.programs[0].memory_bytes["cmx"]
+    whole = compiled.target.memories["cmx"].bytes
     llm = compiled.graphs.llm
     lines = []
     if llm is not None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npuc.driver import CompileOptions
 
 ELF_MAGIC = b"\x7fELF"
+KEPT = 8  # newest blobs of the embedded model that stay in the cache
 DEFAULT_MODEL = Path(__file__).resolve().parents[1] / "data" / "default_model"
 
 
@@ -63,7 +64,11 @@ def _embedded(options: CompileOptions) -> Iterator[Path]:
             yield _compile(DEFAULT_MODEL, scratch / "model.npu", options)
         return
     path = folder / f"default-{_key(options)}.npu"
-    yield path if path.exists() else _compile(DEFAULT_MODEL, path, options)
+    if not path.exists():
+        _compile(DEFAULT_MODEL, path, options)
+        for old in sorted(folder.glob("default-*.npu"), key=lambda blob: blob.stat().st_mtime)[:-KEPT]:
+            old.unlink(missing_ok=True)
+    yield path
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import onnx_ir as ir
+
 from npuc.frontend.errors import Problems
 from npuc.frontend.infer import infer
 from npuc.frontend.model import LoadedModel
@@ -12,19 +14,23 @@ def check_loaded(loaded: LoadedModel) -> None:
     """Structure first, then types and shapes, then the rules of state. Raises ModelRefused with all problems."""
     from npuc.graph.branches import flatten
     from npuc.graph.edit import cloned
-    from npuc.graph.state_declare import collect_variables, is_state_node
+    from npuc.graph.state_declare import collect_variables
 
-    problems = Problems()
-    model = loaded.model
+    problems, model = Problems(), loaded.model
     check_structure(model, problems)
     types = infer(model, problems)
-    nodes = [n for graph in model.graphs() for n in graph] + [
-        n for f in model.functions.values() for n in f.all_nodes()
-    ]
-    if any(is_state_node(node) for node in nodes):
-        if model.functions or any(is_state_node(n) and n.graph is not model.graph for n in nodes):
-            model = cloned(model)
-            flatten(model)
-            types = infer(model, Problems())
+    if not _state_inside(model):
         collect_variables(model, types, problems)
+    elif not problems:  # a sound model: functions and constant branches can be resolved
+        model = cloned(model)
+        flatten(model)
+        collect_variables(model, infer(model, Problems()), problems)
     problems.refuse(loaded.source)
+
+
+def _state_inside(model: ir.Model) -> bool:
+    """Whether a state node is in a function or a subgraph."""
+    from npuc.graph.state_declare import is_state_node
+
+    graphs = [g for g in model.graphs() if g is not model.graph] + [f.graph for f in model.functions.values()]
+    return any(is_state_node(node) for graph in graphs for node in graph.all_nodes())

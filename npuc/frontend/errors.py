@@ -49,7 +49,7 @@ class Problems:
             places.append(where)
 
     def messages(self) -> list[str]:
-        """One message a fault, with its places in front. Control characters of names in a file become question marks."""
+        """One message a fault, with its places in front. Control characters of names become question marks."""
         texts = [f"{_join(places)}: {what}" if places else what for what, places in self._places.items()]
         return [_CONTROL.sub("?", text) for text in texts]
 

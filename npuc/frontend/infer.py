@@ -117,7 +117,7 @@ class _Walk:
             self.types.set_kind(name, dtype.as_int(), dims)
 
     def infer(self, node: ir.Node, schema: onnx.defs.OpSchema) -> list[onnx.TypeProto | None] | None:
-        """Types of the outputs, None inside for one that is not known; None if the node says nothing or does not fit."""
+        """Types of the outputs, None inside for an unknown one; None if the node does not fit or cannot be told."""
         protos, data = self.types.protos, self.types.data
         names = [v.name or "" for v in node.inputs if v is not None]
         known = {n: protos[n] for n in names if n in protos}

@@ -44,17 +44,13 @@ def check_node(node: ir.Node, schema: onnx.defs.OpSchema, dtype_of: DtypeOf, pro
 
 
 def _check_counts(node: ir.Node, schema: onnx.defs.OpSchema, problems: Problems) -> None:
-    given = len(node.inputs)
-    if not schema.min_input <= given <= schema.max_input:
-        problems.add(
-            f"has {count_text(given, 'input')}, the operator takes {_range(schema.min_input, schema.max_input)}",
-            node_text(node),
-        )
-    if not schema.min_output <= len(node.outputs) <= schema.max_output:
-        problems.add(
-            f"has {count_text(len(node.outputs), 'output')}, the operator makes {_range(schema.min_output, schema.max_output)}",
-            node_text(node),
-        )
+    inputs, outputs = len(node.inputs), len(node.outputs)
+    if not schema.min_input <= inputs <= schema.max_input:
+        allowed = _range(schema.min_input, schema.max_input)
+        problems.add(f"has {count_text(inputs, 'input')}, the operator takes {allowed}", node_text(node))
+    if not schema.min_output <= outputs <= schema.max_output:
+        allowed = _range(schema.min_output, schema.max_output)
+        problems.add(f"has {count_text(outputs, 'output')}, the operator makes {allowed}", node_text(node))
     for value, formal in zip(node.inputs, schema.inputs, strict=False):
         if value is None and formal.option == _Option.Single:
             problems.add(f"leaves out its input {formal.name}, which the operator needs", node_text(node))

@@ -5,14 +5,21 @@ from __future__ import annotations
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
+from npuc.frontend.errors import ModelRefused
 from npuc.graph.constants import constant_value
 from npuc.graph.edit import Names, redirect
 
 
 def flatten(model: ir.Model) -> None:
-    """Inlines the model's own functions (npuc's excepted) and every If whose condition is a constant, in place."""
+    """Inlines the model's own functions (npuc's excepted) and every If whose condition is a constant, in place.
+
+    Raises ModelRefused for functions that call each other in a circle.
+    """
     if any(function.domain != "npuc" for function in model.functions.values()):
-        InlinePass(lambda function: function.domain != "npuc")(model)
+        try:
+            InlinePass(lambda function: function.domain != "npuc")(model)
+        except Exception as error:  # calls in a circle, operator sets that do not go together: whatever the pass finds
+            raise ModelRefused([f"the model's functions cannot be inlined: {str(error).splitlines()[0]}"]) from error
     names = Names(model.graph)
     pending = [node for node in model.graph if node.op_type == "If" and node.domain == ""]
     while pending:

@@ -65,7 +65,7 @@ def constant_value(value: ir.Value, opsets: dict[str, int]) -> np.ndarray | None
 
 
 def _needed(value: ir.Value) -> list[ir.Node] | None:
-    """The nodes behind a value in running order, or None if one of them is not exact or reads something not constant."""
+    """The nodes behind a value in running order, None if one is not exact or reads something that is no constant."""
     done: dict[ir.Node, None] = {}
     stack = [(value.producer(), False)]
     while stack:

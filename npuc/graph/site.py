@@ -69,7 +69,7 @@ class Site:
         return node.outputs[0]
 
     def replace(self, *values: ir.Value | None) -> None:
-        """Lets the readers of each output read one of these values instead (None: nobody does), and removes the node."""
+        """Lets the readers of each output read one of these values instead (None: no reader), and removes the node."""
         for old, new in zip(self.node.outputs, values, strict=False):
             if new is not None:
                 new.type, new.shape = new.type or old.type, new.shape or old.shape

@@ -15,7 +15,7 @@ def claim(graph: ir.Graph, name: str, owner: str, names: Names, problems: Proble
     for value in (*graph.inputs, *graph.outputs):
         if value.name == name:
             problems.add(
-                f"state {owner!r} becomes the value {name!r}, and an input or output of the graph has that name: rename it"
+                f"state {owner!r} becomes the value {name!r}, which is the name of an input or output: rename that"
             )
             return
     if name not in names.values:

@@ -33,7 +33,7 @@ class ConstPool:
             array = np.ascontiguousarray(tensor.numpy())
             head = f"{tensor.dtype.name}{tuple(array.shape)}".encode()
             digest = hashlib.sha256(head)
-            digest.update(memoryview(array.reshape(-1).view(np.uint8)))
+            digest.update(array.reshape(-1).view(np.uint8).data)
             known = tensor, digest.hexdigest()[:32]
             self._digests[id(tensor)] = known
         return known[1]

@@ -79,7 +79,7 @@ def lower_group(low: Lowering, group: Group) -> None:
         merged = views.merge_axes([*broadcast, out])
         if merged is None:
             raise LoweringRefused([f"{describe(last)}: its operands' layouts have more than four axes"])
-    arrays = [*(_narrowed(region) for region in merged[:-1]), merged[-1]]
+    arrays = [*(views.narrowed(region) for region in merged[:-1]), merged[-1]]
     low.call(f"map{len(sources)}", arrays, last, fn=expression)
     low.at[group.output] = out
 
@@ -143,10 +143,3 @@ def _order(sources: Sequence[Region], shape: tuple[int, ...]) -> list[int] | Non
         return None
     strides = full[0].stride
     return sorted(range(len(shape)), key=lambda axis: (-abs(strides[axis]), axis))
-
-
-def _narrowed(region: Region) -> Region:
-    """Axes that only repeat get extent one: the kernel broadcasts them in registers instead of loading copies."""
-    shape = tuple(1 if s == 0 else n for n, s in zip(region.shape, region.stride, strict=True))
-    stride = tuple(region.dtype.nbytes if s == 0 else s for s in region.stride)
-    return Region(region.buffer, region.offset, region.dtype, shape, stride)

@@ -109,6 +109,13 @@ def merge_axes(regions: Sequence[Region], limit: int = 4) -> list[Region] | None
     return [replace(r, shape=merged_shape, stride=tuple(s[i] for _, s in axes)) for i, r in enumerate(regions)]
 
 
+def narrowed(region: Region) -> Region:
+    """Axes that only repeat get extent one: a kernel broadcasts them in registers instead of loading copies."""
+    shape = tuple(1 if s == 0 else n for n, s in zip(region.shape, region.stride, strict=True))
+    stride = tuple(region.dtype.nbytes if s == 0 else s for s in region.stride)
+    return replace(region, shape=shape, stride=stride)
+
+
 def rows_are_dense(region: Region) -> bool:
     """Whether elements of the last axis are adjacent, as the DPU needs them."""
     return region.shape[-1] <= 1 or region.stride[-1] == region.dtype.nbytes

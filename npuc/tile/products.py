@@ -26,7 +26,7 @@ def lower_mma(low: Lowering, op: Mma) -> None:
     if op.acc is not None:
         destination = low.view(op.acc)
         if any(read.meets(destination) for read in (a, b, *table)):
-            raise KernelError("an accumulator cannot be an operand of its own product; store it in scratch first", op.loc)
+            raise KernelError("an accumulator cannot be an operand of its own product; copy it to scratch", op.loc)
     else:
         assert op.out is not None
         destination = _destination(low, op, op.out, (a, b, *table))

@@ -13,19 +13,17 @@ import numpy as np
 from npurt import verify
 from npurt.abi import blob
 from npurt.abi.blob import SectionType
-from npurt.abi.records import BARRIER, BASE, DMA, DPU, ENTRY, SHAVE, SHAVE_ARG, SHAVE_KERNEL, BaseKind, Queue, Step
+from npurt.abi.records import BARRIER, BASE, DMA, DPU, ENTRY, SHAVE, SHAVE_ARG, SHAVE_KERNEL, BaseKind, Step
 from npurt.elf import ElfFile, StringTable, Symbol
 from npurt.errors import BlobError, BytecodeError
-from npurt.exec.barriers import BARRIER_IDS, BarrierMachine, Sync, mask_ids, queue_order
+from npurt.exec.order import allowed_order
 from npurt.extents import Refuse
-from npurt.image import Entry, Image, StepPatch, Tables, TaskRef
+from npurt.image import Entry, Image, StepPatch, Tables
 from npurt.integrity import check_digests, check_version
 from npurt.metadata import EntryPorts, Metadata, parse_metadata
 from npurt.relocate import read_base_relocations, read_step_patches
 from npurt.shave.program import Program, parse
 from npurt.target import load_target, target_names
-
-MAX_BARRIER_COUNT = 1 << 15
 
 
 def load(path: str | Path) -> Image:
@@ -144,7 +142,10 @@ def _entry(name: str, row: np.void, ports: EntryPorts, tables: Tables, steps: Se
     if any(patch.row not in ranges["dma"] for patch in patches):
         raise BlobError(f"entry {name}: a step relocation patches a task of another entry")
     max_past = _check_records(name, ports, ranges, patches, tables)
-    tasks = _order(name, ranges, tables)
+    try:
+        tasks = allowed_order(tables, ranges)
+    except BlobError as error:
+        raise type(error)(f"entry {name}: {error}") from None
     return Entry(
         name, ports.rows, ports.capacity, ranges["dma"], ranges["dpu"], ranges["shave"], ranges["barrier"],
         ranges["step"], ports, max_past, tasks,
@@ -173,54 +174,6 @@ def _check_records(
         raise BlobError(f"entry {name}: {work:.3g} element operations, {verify.MAX_WORK} are allowed")
     past = verify.largest_past(dma, first, patches, valid, bases, ports.rows, refuse["dma"])
     return int(min(past, ports.capacity))
-
-
-def _task_refs(ranges: dict[str, range], tables: Tables) -> list[TaskRef]:
-    """The tasks of an entry, one table after the other."""
-    refs: list[TaskRef] = []
-    names: dict[int, str] = {}
-    for table, fixed in (("dma", None), ("dpu", Queue.DPU), ("shave", Queue.SHAVE)):
-        rows = ranges[table]
-        records = getattr(tables, table)[rows.start : rows.stop]
-        queues = [fixed] * len(rows) if fixed else list(map(Queue, records["queue"].tolist()))
-        for row, queue, node in zip(rows, queues, records["node"].tolist(), strict=True):
-            if node not in names:
-                names[node] = tables.node(node)
-            refs.append(TaskRef(table, row, queue, names[node], len(refs)))
-    return refs
-
-
-def _sync(ranges: dict[str, range], tables: Tables) -> list[Sync]:
-    """The barriers of each task, in the order of `_task_refs`; equal masks are taken apart once."""
-    known: dict[tuple[int, ...], tuple[int, ...]] = {}
-
-    def ids(words: list[int]) -> tuple[int, ...]:
-        key = tuple(words)
-        if key not in known:
-            known[key] = mask_ids(words)
-        return known[key]
-
-    found = []
-    for table in ("dma", "dpu", "shave"):
-        records = getattr(tables, table)[ranges[table].start : ranges[table].stop]
-        columns = (records[name].tolist() for name in ("wait", "post", "start_after"))
-        found += [Sync(ids(wait), ids(post), start_after) for wait, post, start_after in zip(*columns, strict=True)]
-    return found
-
-
-def _order(name: str, ranges: dict[str, range], tables: Tables) -> tuple[TaskRef, ...]:
-    """Runs queues and barriers without values: proves that the entry completes, and gives an order of its tasks."""
-    barriers: list[tuple[int, int, int]] = []
-    rows = ranges["barrier"]
-    for number, producers, consumers, _ in tables.barriers[rows.start : rows.stop].tolist():
-        if number >= BARRIER_IDS or not 0 < producers < MAX_BARRIER_COUNT or consumers >= MAX_BARRIER_COUNT:
-            raise BlobError(f"entry {name}: barrier id {number} with {producers} producers and {consumers} consumers")
-        barriers.append((number, producers, consumers))
-    queues = queue_order(_task_refs(ranges, tables))
-    try:
-        return tuple(BarrierMachine(queues, _sync(ranges, tables), barriers).run())
-    except BlobError as error:
-        raise type(error)(f"entry {name}: {error}") from None
 
 
 def _size_of(tables: Tables, kind: BaseKind) -> int:

@@ -90,7 +90,7 @@ def refused(tmp_path_factory):
 
 
 REFUSED = [
-    "a12_two_assigns", "a12_other_shape", "a12_other_type", "a12_lone_assign_shape", "a12_lone_assign_type", 
+    "a12_two_assigns", "a12_other_shape", "a12_other_type", "a12_lone_assign_shape", "a12_lone_assign_type",
     "a12_type_as_text",
     "a12_unknown_type", "a12_no_variable_id", "a12_open_growth", "b01_cut_short", "b02_empty_file", "b03_not_a_model",
     "b04_wrong_type", "b05_open_dimension", "b06_cycle", "b07_unknown_domain", "b08_unknown_op", "b09_missing_value",

@@ -9,21 +9,23 @@ import onnx_ir as ir
 
 from npuc.lower import views
 from npuc.lower.context import Lowering, attribute, constant, static_shape, tensor_shape
-from npuc.lower.errors import LoweringRefused, describe
+from npuc.lower.expression import Expression, Scalar, Step
 from npuc.tasks import Region
+from npurt.abi.dtypes import DType
 
 
 def matmul(low: Lowering, node: ir.Node) -> None:
     a, b = node.inputs
+    out = low.at[node.outputs[0]] = low.new(node.outputs[0])
     tensor = constant(b)
     if tensor is not None and len(tensor.shape) == 2:
-        linear(low, node, low.region(a), low.consts.weights(tensor, transposed=False), None)
-        return
-    batched(low, node, low.region(a), low.region(b))
+        linear(low, node, low.region(a), low.consts.weights(tensor, transposed=False), None, out)
+    else:
+        batched(low, node, low.region(a), low.region(b), out)
 
 
 def gemm(low: Lowering, node: ir.Node) -> None:
-    """Gemm: alpha * A' B' + beta * C, with constant B and a constant vector C (or none) in one call."""
+    """Gemm: alpha * A' B' + beta * C; with constant B and a constant vector C (or none) it is one product."""
     a, b = node.inputs[0], node.inputs[1]
     c = node.inputs[2] if len(node.inputs) > 2 else None
     alpha, beta = float(attribute(node, "alpha", 1.0)), float(attribute(node, "beta", 1.0))
@@ -31,18 +33,37 @@ def gemm(low: Lowering, node: ir.Node) -> None:
     if attribute(node, "transA", 0):
         region = views.transpose(region, (1, 0))
     tensor, bias = constant(b), constant(c)
-    if tensor is None or alpha != 1.0 or (c is not None and (bias is None or not _is_channel_vector(node, bias))):
-        raise LoweringRefused([
-            f"{describe(node)}: Gemm needs a constant B, alpha 1 and a constant bias of one value per output channel"
-        ])  # fmt: skip
-    weights = low.consts.weights(tensor, transposed=bool(attribute(node, "transB", 0)))
-    linear(low, node, region, weights, None if bias is None else low.consts.table(_widened(bias, weights), beta))
+    out = low.at[node.outputs[0]] = low.new(node.outputs[0])
+    in_one = alpha == 1.0 and (c is None or (bias is not None and _is_channel_vector(node, bias)))
+    product = out if in_one else low.temporary(f"{node.name}.product", out.shape, DType.F32)
+    if tensor is not None:
+        weights = low.consts.weights(tensor, transposed=bool(attribute(node, "transB", 0)))
+        table = low.consts.table(_widened(bias, weights), beta) if in_one and bias is not None else None
+        linear(low, node, region, weights, table, product)
+        if in_one:
+            return
+    else:
+        other = low.region(b)
+        batched(low, node, region, views.transpose(other, (1, 0)) if attribute(node, "transB", 0) else other, product)
+        if alpha == 1.0 and c is None:
+            low.call("copy", (product, out), node)
+            return
+    _scale_and_add(low, node, product, None if c is None else low.region(c), alpha, beta, out)
 
 
-def linear(low: Lowering, node: ir.Node, x: Region, weights: Region, table: Region | None) -> None:
+def _scale_and_add(low: Lowering, node: ir.Node, product: Region, c: Region | None, alpha: float, beta: float,
+                   out: Region) -> None:  # fmt: skip
+    """out = alpha * product + beta * c, where C is a value or alpha is not one."""
+    scaled = Step("Mul", (0, Scalar(alpha)))
+    if c is None:
+        low.call("map1", (product, out), node, fn=Expression(1, (scaled,)))
+        return
+    steps = (scaled, Step("Mul", (1, Scalar(beta))), Step("Add", (2, 3)))
+    low.call("map2", (product, views.narrowed(views.expand(c, out.shape)), out), node, fn=Expression(2, steps))
+
+
+def linear(low: Lowering, node: ir.Node, x: Region, weights: Region, table: Region | None, out: Region) -> None:
     """out [..., N] = x [..., K] @ weights [N, K]^T (+ bias of the table)."""
-    output = node.outputs[0]
-    out = low.new(output)
     rows = views.as_matrix(x)
     if rows is None:
         rows = views.as_matrix(low.copied(x, node))
@@ -51,13 +72,11 @@ def linear(low: Lowering, node: ir.Node, x: Region, weights: Region, table: Regi
     assert matrix is not None
     arrays = (rows, weights, matrix) if table is None else (rows, weights, matrix, table)
     low.call("matmul" if table is None else "matmul_bias", arrays, node)
-    low.at[output] = out
 
 
-def batched(low: Lowering, node: ir.Node, a: Region, b: Region) -> None:
-    """MatMul of two activations [..., M, K] x [..., K, N]; batch axes broadcast, at most one remains after merging."""
-    output = node.outputs[0]
-    shape = static_shape(output)
+def batched(low: Lowering, node: ir.Node, a: Region, b: Region, out: Region) -> None:
+    """Product of two activations [..., M, K] x [..., K, N]; batch axes broadcast and merge into one."""
+    shape = static_shape(node.outputs[0])
     vectors = (a.rank == 1) + (b.rank == 1)  # a vector operand has no axis of its own in the output
     if a.rank == 1:
         a = views.expand(a, (1, a.shape[0]))
@@ -67,7 +86,6 @@ def batched(low: Lowering, node: ir.Node, a: Region, b: Region) -> None:
         b = fitted
     m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
     batch = shape[: len(shape) - 2 + vectors]
-    out = low.new(output)
     count = math.prod(batch)
     flat_out = low.shaped(out, (count, m, n), node)
     flat_a = low.shaped(views.expand(a, (*batch, m, k)), (count, m, k), node)
@@ -81,7 +99,6 @@ def batched(low: Lowering, node: ir.Node, a: Region, b: Region) -> None:
         if not views.rows_are_dense(flat_b):
             flat_b = low.copied(flat_b, node)
         low.call("bmm_kn", (flat_a, flat_b, flat_out), node)
-    low.at[output] = out
 
 
 def _is_channel_vector(node: ir.Node, bias: ir.TensorProtocol) -> bool:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from npurt.abi.records import Queue
 from npurt.errors import BlobError, DeadlockError
 from npurt.image import TaskRef
 
@@ -96,8 +95,3 @@ class BarrierMachine:
                 return
             self._producers[number], self._consumers[number] = producers, consumers
             self._programmed += 1
-
-
-def queue_order(tasks: Sequence[TaskRef]) -> list[list[TaskRef]]:
-    """The tasks of each queue, in table order."""
-    return [[task for task in tasks if task.queue is queue] for queue in Queue]

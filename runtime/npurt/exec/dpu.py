@@ -10,6 +10,7 @@ An integer product that goes into an integer result without scale, table and cla
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 
 import numpy as np
 
@@ -21,7 +22,21 @@ from npurt.exec.memory import Bases
 Array = np.ndarray
 
 
-def prepare_dpu(record: np.void, bases: Bases) -> Callable[[], None]:
+class Workspace:
+    """Room for the decoded operands of one task after the other: fresh large arrays cost more than the decoding."""
+
+    def __init__(self) -> None:
+        self._room = {"a": np.empty(0), "b": np.empty(0)}
+
+    def __call__(self, operand: str, shape: tuple[int, ...]) -> Array:
+        """A float64 array of that shape; its contents last until the next call for the same operand."""
+        size = prod(shape)
+        if self._room[operand].size < size:
+            self._room[operand] = np.empty(size)
+        return self._room[operand][:size].reshape(shape)
+
+
+def prepare_dpu(record: np.void, bases: Bases, workspace: Workspace) -> Callable[[], None]:
     """A call that does what one record of npurt.abi.records.DPU says, on the memory behind `bases`."""
     fields = dict(zip(DPU.names or (), record.tolist(), strict=True))
     flags = DpuFlag(fields["flags"])
@@ -30,13 +45,18 @@ def prepare_dpu(record: np.void, bases: Bases) -> Callable[[], None]:
     a, a_type = _matrix(fields, "a", m, k, bases)
     b, b_type = _matrix(fields, "b", *((k, n) if swapped else (n, k)), bases)
     c, c_type = _matrix(fields, "c", m, n, bases)
-    load = numerics.load_f64 if a_type.is_float else numerics.load
+    floats = a_type.is_float
     finish = _finisher(fields, flags, n, bases)
     adds = DpuFlag.ACCUMULATE in flags
-    keeps_integer = finish is None and not a_type.is_float and not c_type.is_float
+    keeps_integer = finish is None and not floats and not c_type.is_float
 
     def multiply() -> None:
-        result = numerics.mma_exact(load(a, a_type), load(b, b_type), b_kn=swapped)
+        if floats:
+            left = numerics.load_f64(a, a_type, workspace("a", a.shape))
+            right = numerics.load_f64(b, b_type, workspace("b", b.shape))
+        else:
+            left, right = numerics.load(a, a_type), numerics.load(b, b_type)
+        result = numerics.mma_exact(left, right, b_kn=swapped)
         if not keeps_integer:
             result = result.astype(np.float32, copy=False)
         if finish is not None:

@@ -10,7 +10,7 @@ from npurt import verify
 from npurt.abi.records import Step
 from npurt.errors import BlobError, DeviceError
 from npurt.exec.dma import prepare_dma
-from npurt.exec.dpu import prepare_dpu
+from npurt.exec.dpu import Workspace, prepare_dpu
 from npurt.exec.interpreter import Hook, Values, predicated, run
 from npurt.exec.memory import Bases
 from npurt.exec.shave import prepare_shave
@@ -30,12 +30,12 @@ class PreparedEntry:
         self._predicates = predicated(entry, image.tables)
         self._stepped = sorted({patch.row for patch in self._patches})
         self._step: dict[Step, int] = {}
-        tables = image.tables
+        tables, workspace = image.tables, Workspace()
         stepped = set(self._stepped)
         calls: list[Callable[[], None]] = []
         for row in entry.dma:
             calls.append(_not_patched if row in stepped else prepare_dma(tables.dma[row], find))
-        calls += [prepare_dpu(tables.dpu[row], find) for row in entry.dpu]
+        calls += [prepare_dpu(tables.dpu[row], find, workspace) for row in entry.dpu]
         calls += [prepare_shave(tables.shave[row], tables, programs, find) for row in entry.shave]
         self._calls = calls
 

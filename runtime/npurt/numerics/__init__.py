@@ -1,7 +1,8 @@
 """The device's arithmetic, used by device, eager execution and constant folding alike: the same bits on every host."""
 
-from npurt.numerics.codecs import COMPUTE, load, load_f64, round_bf16, round_f16, store
+from npurt.numerics.codecs import COMPUTE, load, load_f64, store
 from npurt.numerics.elementary import erf, exp, exp2, log, pow, recip, rsqrt, sigmoid, sqrt, tanh
+from npurt.numerics.halves import round_bf16, round_f16
 from npurt.numerics.sums import (
     argmax,
     argmin,

@@ -1,4 +1,5 @@
 """Each older or newer form of an operator against its form in operator set 21, both run by onnxruntime."""
+# ruff: noqa: E501 (graphs and messages in one piece)
 
 from __future__ import annotations
 

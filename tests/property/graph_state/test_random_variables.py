@@ -1,4 +1,4 @@
-"""Random graphs of variables in random node orders, against an interpreter that follows the format's sentences one by one."""
+"""Random graphs of variables in random node orders, against an interpreter of the format, sentence by sentence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,11 @@ def programs(draw):
             values.append(f"read_{key}_{again}")
             nodes.append((f"ReadValue {key}", [initial[key]] if key in initial else [], values[-1]))
     for number in range(draw(st.integers(1, 5))):
-        op, left, right = draw(st.sampled_from(sorted(FUNCTIONS))), draw(st.sampled_from(values)), draw(st.sampled_from(values))
+        op, left, right = (
+            draw(st.sampled_from(sorted(FUNCTIONS))),
+            draw(st.sampled_from(values)),
+            draw(st.sampled_from(values)),
+        )
         values.append(f"v{number}")
         nodes.append((op, [left, right], values[-1]))
     for key in draw(st.lists(st.sampled_from(IDS), unique=True)):
@@ -51,21 +55,27 @@ def model_of(nodes, initial, outputs, order) -> onnx.ModelProto:
     for i, (op, inputs, output) in enumerate(nodes):
         kind, _, key = op.partition(" ")
         if key:
-            node = helper.make_node(kind, inputs, [output] if output else [], f"n{i}", domain="npuc", variable_id=key, **DECLARED)
+            node = helper.make_node(
+                kind, inputs, [output] if output else [], f"n{i}", domain="npuc", variable_id=key, **DECLARED
+            )
         else:
             node = helper.make_node(kind, inputs, [output], f"n{i}")
         made.append(node)
     info = [helper.make_tensor_value_info(name, 1, [3]) for name in ("x", *outputs)]
     starts = [onnx.numpy_helper.from_array(start_value(key), name) for key, name in initial.items()]
     graph = helper.make_graph([made[i] for i in order], "g", info[:1], info[1:], starts)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("npuc", 1)], ir_version=9)
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("npuc", 1)], ir_version=9
+    )
 
 
 def start_value(key: str) -> np.ndarray:
     return np.array([IDS.index(key) + 1, 2, 3], np.float32)
 
 
-def interpret(nodes, state: dict[str, np.ndarray], x: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def interpret(
+    nodes, state: dict[str, np.ndarray], x: np.ndarray
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """(all values, state after the run). All reads see `state`, whatever is assigned."""
     values, after = {"x": x}, dict(state)
     for op, inputs, output in nodes:

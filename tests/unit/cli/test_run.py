@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,18 @@ def test_the_embedded_model_is_compiled_once_for_each_set_of_options(
         "compiling the embedded model\n",
     ]
     assert [source.name for source, _, _ in compiler.calls] == ["default_model", "default_model"]
+
+
+def test_the_cache_keeps_the_newest_blobs(npuc: Runner, compiler: Compiler, image: FakeImage, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "npuc"
+    folder.mkdir(parents=True)
+    for age in range(12):
+        path = folder / f"default-{age}.npu"
+        path.write_bytes(b"")
+        os.utime(path, (1000 - age, 1000 - age))
+    npuc("run", "--prompt-ids", "1", "--json")
+    kept = {path.stem for path in folder.iterdir()}
+    assert len(kept) == 8 and {f"default-{age}" for age in range(7)} < kept
 
 
 def test_without_a_cache_the_embedded_model_still_answers(

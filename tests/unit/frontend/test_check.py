@@ -1,4 +1,5 @@
 """What check_model says, word for word, and that it says all of it at once."""
+# ruff: noqa: E501 (graphs and messages in one piece)
 
 from __future__ import annotations
 

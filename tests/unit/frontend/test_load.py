@@ -69,7 +69,9 @@ def test_one_model_of_another_name(tmp_path):
 
 
 def test_text_dims_and_overridable_weights_become_plain(tmp_path):
-    model = parsed('g (float[B,"16"] x, float[16,16] w) => (float[B,"16"] y) { [a] y = MatMul (x, w) }'.replace('"16"', "N"))
+    model = parsed(
+        'g (float[B,"16"] x, float[16,16] w) => (float[B,"16"] y) { [a] y = MatMul (x, w) }'.replace('"16"', "N")
+    )
     for value in (*model.graph.input[:1], *model.graph.output):
         value.type.tensor_type.shape.dim[1].dim_param = "16"
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((16, 16), np.float32), "w"))

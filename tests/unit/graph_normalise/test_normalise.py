@@ -1,4 +1,5 @@
 """What a normalised graph looks like, and the forms that operator set 21 cannot say."""
+# ruff: noqa: E501 (graphs and messages in one piece)
 
 from __future__ import annotations
 

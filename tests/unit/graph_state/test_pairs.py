@@ -1,4 +1,5 @@
-"""Pairs of an input and an output that are one state: which are found, which are left alone, and what class they are."""
+"""Pairs of an input and an output that are one state: which are found, which are left alone, which class they have."""
+# ruff: noqa: E501 (graphs and messages in one piece)
 
 from __future__ import annotations
 
@@ -95,7 +96,10 @@ def test_other_types_or_sizes_are_no_pair():
         ("[k] new = Concat <axis = 2> (rows, old)", "node k (Concat) has the value as operand 1, not in front"),
         ("[k] new = Concat <axis = 2> (old, rows, rows)", "node k (Concat) joins 3 values"),
         ("n = Neg (old) [k] new = Concat <axis = 2> (n, rows)", "node k (Concat) does not take the value itself"),
-        ("c = Concat <axis = 2> (old, rows) [k] new = Neg (c)", "its next value comes from node k (Neg), not from a Concat"),
+        (
+            "c = Concat <axis = 2> (old, rows) [k] new = Neg (c)",
+            "its next value comes from node k (Neg), not from a Concat",
+        ),
     ],
 )
 def test_why_a_growing_state_is_replaced(tail, reason):
@@ -104,7 +108,9 @@ def test_why_a_growing_state_is_replaced(tail, reason):
 
 
 def test_a_state_that_only_passes_through():
-    model = graph("g (float[2] x, float[2] past_a) => (float[2] y, float[2] present_a) { y = Neg (x) present_a = Identity (past_a) }")
+    model = graph(
+        "g (float[2] x, float[2] past_a) => (float[2] y, float[2] present_a) { y = Neg (x) present_a = Identity (past_a) }"
+    )
     assert classes(model) == [("past_a", "read_only", None, "its next value is its value")]
 
 
@@ -114,7 +120,9 @@ def test_narrowed_caches_keep_the_narrow_type():
     model = decoder(tail, "past_x", "present_x")
     pure, (state,) = state_to_arguments(model)
     assert state.dtype == onnx.TensorProto.FLOAT16
-    assert [v.dtype for v in (*pure.graph.inputs, *pure.graph.outputs) if v.name.endswith("past_x")] == [ir.DataType.FLOAT16] * 2
+    assert [v.dtype for v in (*pure.graph.inputs, *pure.graph.outputs) if v.name.endswith("past_x")] == [
+        ir.DataType.FLOAT16
+    ] * 2
     assert classify([state], pure)[0].kind == "append"
     assert [n.op_type for n in pure.graph].count("Cast") == 1
 

@@ -1,4 +1,5 @@
 """ReadValue and Assign: what each rule of the format accepts and refuses, and what becomes of the nodes."""
+# ruff: noqa: E501 (graphs and messages in one piece)
 
 from __future__ import annotations
 
@@ -131,7 +132,7 @@ def test_a_port_in_the_way_of_a_state():
     with pytest.raises(ModelRefused) as error:
         state_to_arguments(model)
     assert error.value.problems == (
-        "state 'v' becomes the value 'state.v', and an input or output of the graph has that name: rename it",
+        "state 'v' becomes the value 'state.v', which is the name of an input or output: rename that",
     )
 
 
@@ -250,7 +251,7 @@ def test_constant_branches_and_functions_are_resolved():
     body = f"""<ir_version: 9, opset_import: ["" : 17, "npuc" : 1, "local" : 1]>
         g (float[2] x) => (float[2] y) <bool yes = {{1}}> {{
             [i] b = If (yes) <then_branch = t () => (float[2] p) {{ [r] p = npuc.{read()} () }},
-                              else_branch = e () => (float[2] q) {{ [s] q = npuc.{read(id='other')} () }}>
+                              else_branch = e () => (float[2] q) {{ [s] q = npuc.{read(id="other")} () }}>
             y = local.keep (b, x)
         }}
         <domain: "local", opset_import: ["" : 17, "npuc" : 1]>

@@ -44,8 +44,8 @@ def case(rows: int, past: int, n_past: int, dtype: type = np.float16) -> list[np
     def normal(*shape: int) -> np.ndarray:
         return RNG.standard_normal(shape).astype(dtype)
 
-    arrays = [normal(heads, rows, depth), normal(groups, rows, depth), normal(groups, rows, width),
-              normal(groups, past, depth), normal(groups, past, width), np.zeros((heads, rows, width), dtype)]  # fmt: skip
+    new = [normal(heads, rows, depth), normal(groups, rows, depth), normal(groups, rows, width)]
+    arrays = [*new, normal(groups, past, depth), normal(groups, past, width), np.zeros((heads, rows, width), dtype)]
     for cache in arrays[3:5]:
         cache[:, n_past:] = np.nan
     return arrays
