@@ -130,13 +130,14 @@ def _heads_and_rows(types: Types, params: Mapping[str, Any], free: int | None = 
 
 def _attention(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     """Fewer key heads in a program, then fewer rows (the scores are what is large), then shorter key blocks."""
-    rows, groups = _shape(types, 0)[1], _shape(types, 1)[0]
+    (heads, rows, _), groups = _shape(types, 0), _shape(types, 1)[0]
     past = 0 if types[3] is None else _shape(types, 3)[1]
     block = min(max(past, 1), 256)
-    for count in _halvings(groups):
-        yield {"bm": rows, "groups": count, "bk": block}
-    for bm in list(_halvings(rows))[1:]:
-        yield {"bm": bm, "groups": 1, "bk": block}
+    sizes = [(rows, count) for count in _halvings(groups)] + [(bm, 1) for bm in list(_halvings(rows))[1:]]
+    for bm, count in sizes:
+        scores = 4 * count * (heads // groups) * bm * (past + rows)
+        if free is None or scores <= free:
+            yield {"bm": bm, "groups": count, "bk": block}
     for bk in list(_halvings(block, PANEL))[1:]:
         yield {"bm": 1, "groups": 1, "bk": bk}
 

@@ -15,12 +15,16 @@ _GRAPH, _GRAPHS, _STRING, _STRINGS = (
     onnx.AttributeProto.STRINGS,
 )
 
+_Holder = onnx.NodeProto | onnx.ValueInfoProto | onnx.TensorProto | onnx.GraphProto | onnx.FunctionProto
+
 
 def check_names(model: onnx.ModelProto, problems: Problems) -> None:
     """Adds a problem for texts that are not UTF-8 and for names that two values of the main graph have."""
     if any(_is_broken(opset.domain) for opset in model.opset_import):
         problems.add("an operator set has a name that is not UTF-8")
-    for texts in (*_graph_texts(model.graph), *(t for f in model.functions for t in _function_texts(f))):
+        return
+    functions = [texts for function in model.functions for texts in _function_texts(function)]
+    for texts in (*_graph_texts(model.graph), *functions):
         if any(_is_broken(text) for text in texts):
             problems.add("a name or text in the graph is not UTF-8")
             return  # one place would be named by bytes that mean nothing
@@ -40,20 +44,24 @@ def _is_broken(text: object) -> bool:
 
 def _function_texts(function: onnx.FunctionProto) -> Iterator[list[object]]:
     yield [function.name, function.domain, *function.input, *function.output, *function.attribute]
+    yield [function.doc_string, *_properties(function)]
     for node in function.node:
         yield from _node_texts(node)
 
 
 def _graph_texts(graph: onnx.GraphProto) -> Iterator[list[object]]:
     for value in (*graph.input, *graph.output, *graph.value_info):
-        yield [value.name, *(dim.dim_param for dim in value.type.tensor_type.shape.dim)]
-    yield [tensor.name for tensor in graph.initializer]
+        yield [value.name, value.doc_string, *(dim.dim_param for dim in value.type.tensor_type.shape.dim)]
+        yield _properties(value)
+    for tensor in graph.initializer:
+        yield [tensor.name, tensor.doc_string, *_properties(tensor), *(e.value for e in tensor.external_data)]
+    yield [graph.name, graph.doc_string, *_properties(graph)]
     for node in graph.node:
         yield from _node_texts(node)
 
 
 def _node_texts(node: onnx.NodeProto) -> Iterator[list[object]]:
-    yield [node.name, node.op_type, node.domain, *node.input, *node.output]
+    yield [node.name, node.op_type, node.domain, node.doc_string, *node.input, *node.output, *_properties(node)]
     for attribute in node.attribute:
         yield [attribute.name]
         if attribute.type == _STRING:
@@ -65,6 +73,10 @@ def _node_texts(node: onnx.NodeProto) -> Iterator[list[object]]:
         elif attribute.type == _GRAPHS:
             for graph in attribute.graphs:
                 yield from _graph_texts(graph)
+
+
+def _properties(holder: _Holder) -> list[object]:
+    return [text for pair in holder.metadata_props for text in (pair.key, pair.value)]
 
 
 def _check_makers(graph: onnx.GraphProto, problems: Problems) -> None:

@@ -37,8 +37,10 @@ def check_caches(states: Sequence[StateInfo], classes: Sequence[StateClass]) -> 
         if kind.kind != "append":
             problems.add(f"state {state.id!r} grows, but {kind.why}")
         elif len(state.shape) != 4 or state.growing_axis != ROW_AXIS:
-            problems.add(f"state {state.id!r} of rank {len(state.shape)} grows along axis {state.growing_axis}; "
-                         "a cache must be [batch, heads, rows, size]")
+            problems.add(
+                f"state {state.id!r} of rank {len(state.shape)} grows along axis {state.growing_axis}; "
+                "a cache must be [batch, heads, rows, size]"
+            )
         elif kind.rows is None:
             problems.add(f"state {state.id!r}: {kind.why}, a form that no rule takes yet")
     problems.refuse()
@@ -67,15 +69,17 @@ def state_specs(
         shape = list(dims(held))
         if kind.kind == "append" and kind.row_axis is not None:
             shape[kind.row_axis] = physical_rows
-        result.append(StateSpec(
-            id=state.id,
-            shape=tuple(shape),
-            dtype=_DTYPES[ir.DataType(state.dtype)],
-            kind=kind.kind,
-            row_axis=kind.row_axis if kind.kind == "append" else None,
-            initial=state.initial if kind.kind != "append" else None,
-            input=state.input if state.input in inputs else None,
-            output=state.output if state.output in outputs else None,
-            why=kind.why,
-        ))
+        result.append(
+            StateSpec(
+                id=state.id,
+                shape=tuple(shape),
+                dtype=_DTYPES[ir.DataType(state.dtype)],
+                kind=kind.kind,
+                row_axis=kind.row_axis if kind.kind == "append" else None,
+                initial=state.initial if kind.kind != "append" else None,
+                input=state.input if state.input in inputs else None,
+                output=state.output if state.output in outputs else None,
+                why=kind.why,
+            )
+        )
     return result

@@ -23,7 +23,9 @@ def check_cache_readers(draft: Draft, refusals: Sequence[Refusal]) -> None:
     for value, shape in draft.shapes.items():
         for use in value.uses() if len(shape) == 4 and value.is_graph_input() else ():
             if not is_op(use.node, *_READERS, domain=DOMAIN):
-                problems.add("a cache is read by a node that belongs to no attention which a rule takes", label(use.node))
+                problems.add(
+                    "a cache is read by a node that belongs to no attention which a rule takes", label(use.node)
+                )
     if problems:
         for refusal in refusals:
             if refusal.rule.startswith("attention"):

@@ -26,9 +26,7 @@ def remove_dead(graph: ir.Graph) -> None:
     dead: list[ir.Node] = []
     doomed: set[ir.Node] = set()
     for node in reversed(graph):
-        needed = any(
-            output in kept or any(use.node not in doomed for use in output.uses()) for output in node.outputs
-        )
+        needed = any(output in kept or any(use.node not in doomed for use in output.uses()) for output in node.outputs)
         if not needed:
             doomed.add(node)
             dead.append(node)
@@ -127,8 +125,13 @@ def _merge_equal(graph: ir.Graph) -> bool:
     seen: dict[Any, ir.Node] = {}
     changed = False
     for node in graph:
-        key = (node.domain, node.op_type, tuple(node.inputs), len(node.outputs),
-               tuple(sorted((name, _hashable(a)) for name, a in node.attributes.items())))
+        key = (
+            node.domain,
+            node.op_type,
+            tuple(node.inputs),
+            len(node.outputs),
+            tuple(sorted((name, _hashable(a)) for name, a in node.attributes.items())),
+        )
         first = seen.setdefault(key, node)
         if first is not node:
             for old, new in zip(node.outputs, first.outputs, strict=True):

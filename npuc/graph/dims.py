@@ -57,7 +57,7 @@ def input_dims(
         value = by_name.get(state.input) if state.input else None
         names[state.id] = tuple(str(d) for d in value.shape) if value is not None and value.shape is not None else ()
         states[state.id] = tuple(
-            _extent(axis, extent, axis == state.growing_axis, names[state.id], options, report)
+            _extent(axis, extent, axis == state.growing_axis, names[state.id], options)
             for axis, extent in enumerate(state.shape)
         )
     dims = InputDims(graph, roles, states, fixed_rows)
@@ -68,9 +68,7 @@ def input_dims(
 _UNKNOWN = -1
 
 
-def _extent(
-    axis: int, extent: int, grows: bool, names: tuple[str, ...], options: BuildOptions, report: list[str]
-) -> int | None:
+def _extent(axis: int, extent: int, grows: bool, names: tuple[str, ...], options: BuildOptions) -> int | None:
     if grows:
         return None
     if extent >= 0:
@@ -80,11 +78,6 @@ def _extent(
         return options.dims[name]
     if axis == 0:
         return 1
-    if name.isdecimal():
-        report.append(f"dim {name!r}: a number written as a name, read as {int(name)}") if not any(
-            f"dim {name!r}:" in line for line in report
-        ) else None
-        return int(name)
     return _UNKNOWN
 
 
@@ -95,10 +88,12 @@ def _fill_from_structure(
     unknown = [state for state in dims.roles.growing if _UNKNOWN in dims.states[state.id]]
     if not unknown:
         return
-    facts = input_facts({
-        value: tuple(None if d == _UNKNOWN else d for d in shape)
-        for value, shape in dims.shapes(_PROBE_PAST, dims.fixed_rows or _PROBE_ROWS).items()
-    })
+    facts = input_facts(
+        {
+            value: tuple(None if d == _UNKNOWN else d for d in shape)
+            for value, shape in dims.shapes(_PROBE_PAST, dims.fixed_rows or _PROBE_ROWS).items()
+        }
+    )
     interpreter = Interpreter(inference, facts)
     interpreter.run(dims.graph)
     outputs = {value.name: value for value in dims.graph.outputs}

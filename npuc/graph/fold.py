@@ -62,5 +62,9 @@ def _annotate(node: ir.Node, facts: list[Fact]) -> None:
 def _check_static(node: ir.Node) -> None:
     for output in node.outputs:
         if output.name and (output.shape is None or not output.shape.is_static()):
-            raise ModelRefused([f"{label(node)}: output {output.name!r} has an extent that follows from no size of the "
-                                "model; operators whose result size depends on data are not supported"])
+            raise ModelRefused(
+                [
+                    f"{label(node)}: output {output.name!r} has an extent that follows from no size of the "
+                    "model; operators whose result size depends on data are not supported"
+                ]
+            )

@@ -16,10 +16,27 @@ LOGITS = "logits"
 _PRODUCTS = frozenset({"MatMul", "Gemm", "MatMulNBits", "MatMulInteger"})
 """Operators that multiply with a weight."""
 
-_AROUND = _PRODUCTS | frozenset({
-    "Add", "Sub", "Mul", "Div", "Tanh", "Cast", "Clip", "Reshape", "Transpose", "Identity", "Squeeze", "Unsqueeze",
-    "Gather", "Slice", "DynamicQuantizeLinear", "QuantizeLinear", "DequantizeLinear",
-})
+_AROUND = _PRODUCTS | frozenset(
+    {
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Tanh",
+        "Cast",
+        "Clip",
+        "Reshape",
+        "Transpose",
+        "Identity",
+        "Squeeze",
+        "Unsqueeze",
+        "Gather",
+        "Slice",
+        "DynamicQuantizeLinear",
+        "QuantizeLinear",
+        "DequantizeLinear",
+    }
+)
 """Operators that may stand between the cut and the logits."""
 
 _ROW_CHOICES = ("Reshape", "Gather", "Slice", "Squeeze", "Unsqueeze", "Cast", "Identity")
@@ -36,8 +53,9 @@ def find_cut(graph: ir.Graph, logits: str, rows: int) -> str:
         value, lambda node: node.op_type in _AROUND, lambda nodes: any(map(_is_product, nodes)), graph_order(graph)
     )
     if isinstance(region, str):
-        raise ModelRefused([f"head and body cannot be told apart: no product with a constant weight ends in the logits "
-                            f"({region})"])
+        raise ModelRefused(
+            [f"head and body cannot be told apart: no product with a constant weight ends in the logits ({region})"]
+        )
     return _before_row_choice(region.sources[0], rows).name or ""
 
 

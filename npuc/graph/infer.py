@@ -116,8 +116,10 @@ def _standard(node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
     except Exception as error:  # the library raises several unrelated types
         shapes = ", ".join("-" if f is None else f"{f.dtype.name} {_show(f.shape)}" for f in inputs)
         raise ModelRefused([f"{label(node)} of {shapes}: {_first_line(error)}"]) from error
-    return [_fact(answer[f"o{i}"]) if output.name else Fact(ir.DataType.UNDEFINED, None)
-            for i, output in enumerate(node.outputs)]
+    return [
+        _fact(answer[f"o{i}"]) if output.name else Fact(ir.DataType.UNDEFINED, None)
+        for i, output in enumerate(node.outputs)
+    ]
 
 
 def _fact(proto: onnx.TypeProto) -> Fact:

@@ -41,7 +41,7 @@ from npuc.graph.state import state_to_arguments
 from npuc.graph.state_class import StateClass, classify
 from npuc.graph.state_info import StateInfo
 from npuc.graph.static import Draft, drop_step_inputs, llm_drafts, main_draft
-from npuc.graph.verify import verify_no_shape_math, verify_static, verify_structure
+from npuc.graph.verify import verify_folded, verify_static, verify_structure
 
 BODY_RULES: tuple[Rule, ...] = (NormRule(), GeluRule())
 ROTARY_RULES: tuple[Rule, ...] = (RotaryRule(),)
@@ -185,7 +185,7 @@ def _ports(build: Build, draft: Draft) -> None:
     if build.llm is not None and draft.name != "head":
         order_inputs(draft, build.llm.roles.ids, [s.input for s in build.states if s.input is not None])
     add_functions(draft.model)
-    verify_no_shape_math(draft.graph, [value.name or "" for value in draft.graph.inputs])
+    verify_folded(draft.graph, "ports")
 
 
 @dataclass(frozen=True)

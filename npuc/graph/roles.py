@@ -72,8 +72,10 @@ def find_roles(model: ir.Model, states: Sequence[StateInfo], wanted: bool | None
         if value.name not in roles:
             role = _by_name(value)
             if role is None:
-                problems.add(f"graph input {value.name!r} of type {value.dtype} and shape {value.shape} is none of "
-                             "token ids, attention mask, positions or cache")
+                problems.add(
+                    f"graph input {value.name!r} of type {value.dtype} and shape {value.shape} is none of "
+                    "token ids, attention mask, positions or cache"
+                )
             else:
                 roles[value.name or ""] = role
     problems.refuse()

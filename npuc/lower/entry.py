@@ -10,7 +10,7 @@ from npuc.lower.consts import ConstPool
 from npuc.lower.context import KernelCall
 from npuc.lower.errors import LoweringRefused
 from npuc.lower.fit import Choice, choose
-from npuc.lower.homes import largest_at, live_bytes, lives
+from npuc.lower.homes import crowding, largest_at, live_bytes, lives
 from npuc.lower.storage import Storage
 from npuc.lower.walk import walk
 from npuc.tasks import Buffer, Origin, Task, TaskGraph
@@ -39,32 +39,33 @@ def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]
     ddr: frozenset[str] = frozenset()
     while True:
         calls = walk(entry, states, buffers, storage, consts, ddr, memory)
-        moved = _crowded(calls, memory, int(memory_bytes * VALUES_SHARE))
-        if moved is None:
-            found = lives(calls, memory)
-            live = live_bytes(found, len(calls))
-            choices: list[Choice] = []
-            for index, call in enumerate(calls):
-                choice = choose(call, cache, memory_bytes - live[index])
-                if choice is None:
-                    moved = largest_at(found, index)
-                    if moved is None:
-                        raise LoweringRefused([_too_big(call, memory, memory_bytes)])
-                    break
-                choices.append(choice)
-            else:
-                tasks = _stamp(entry, calls, choices)
-                return Lowered(tasks, list(zip(calls, choices, strict=True)), tuple(sorted(ddr)))
-        ddr |= {moved.name}
+        moved = crowding(calls, memory, int(memory_bytes * VALUES_SHARE))
+        if not moved:
+            choices, moved = _choices(calls, cache, memory, memory_bytes)
+        if not moved:
+            tasks = _stamp(entry, calls, choices)
+            return Lowered(tasks, list(zip(calls, choices, strict=True)), tuple(sorted(ddr)))
+        ddr |= moved
 
 
-def _crowded(calls: Sequence[KernelCall], memory: str, budget: int) -> Buffer | None:
-    """The largest value at the fullest call where values take more than `budget` bytes, else None."""
+def _choices(
+    calls: Sequence[KernelCall], cache: TraceCache, memory: str, memory_bytes: int
+) -> tuple[list[Choice], frozenset[str]]:
+    """Tile sizes of every call beside the values that live during it, or the names of values that must make room."""
     found = lives(calls, memory)
     live = live_bytes(found, len(calls))
-    if not live or max(live) <= budget:
-        return None
-    return largest_at(found, live.index(max(live)))
+    choices: list[Choice] = []
+    moved: set[str] = set()
+    for index, call in enumerate(calls):
+        choice = choose(call, cache, memory_bytes - live[index])
+        if choice is not None:
+            choices.append(choice)
+            continue
+        largest = largest_at(found, index)
+        if largest is None:
+            raise LoweringRefused([_too_big(call, memory, memory_bytes)])
+        moved.add(largest.name)
+    return choices, frozenset(moved)
 
 
 def _stamp(entry: EntryGraph, calls: Sequence[KernelCall], choices: Sequence[Choice]) -> TaskGraph:

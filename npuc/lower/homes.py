@@ -45,7 +45,22 @@ def live_bytes(found: Sequence[Life], calls: int) -> list[int]:
     return result
 
 
-def largest_at(found: Sequence[Life], call: int, exempt: frozenset[str] = frozenset()) -> Buffer | None:
+def largest_at(found: Sequence[Life], call: int) -> Buffer | None:
     """The largest buffer that is live during `call`; ties: the first made."""
-    live = [life.buffer for life in found if life.first <= call <= life.last and life.buffer.name not in exempt]
+    live = [life.buffer for life in found if life.first <= call <= life.last]
     return max(live, key=lambda buffer: buffer.nbytes, default=None)
+
+
+def crowding(calls: Sequence[KernelCall], memory: str, budget: int) -> frozenset[str]:
+    """Names of the values to send to DDR so that no call has more than `budget` bytes of values: at the fullest call
+    the largest, until it holds everywhere."""
+    found = lives(calls, memory)
+    moved: set[str] = set()
+    while True:
+        live = live_bytes(found, len(calls))
+        if not live or max(live) <= budget:
+            return frozenset(moved)
+        largest = largest_at(found, live.index(max(live)))
+        assert largest is not None, "a call with live bytes has a live buffer"
+        moved.add(largest.name)
+        found = [life for life in found if life.buffer is not largest]

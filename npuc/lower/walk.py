@@ -13,6 +13,7 @@ from npuc.lower.consts import ConstPool
 from npuc.lower.context import KernelCall, Lowering, output_dtype, static_shape, value_type
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.groups import group_nodes, lower_group, members_of
+from npuc.lower.residual import lower_norm_of_sum, norm_of_sum
 from npuc.lower.rules import RULES
 from npuc.lower.rules.movement import copy_into
 from npuc.lower.storage import Storage, UnsupportedType
@@ -51,12 +52,18 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     groups = group_nodes(nodes, frozenset(graph.outputs))
     grouped = members_of(groups)
     appended = {state.output: state for state in states if state.kind == "append"}
+    position = {node: place for place, node in enumerate(nodes)}
+    done: set[ir.Node] = set()
     problems: dict[str, str] = {}
     for node in nodes:
         try:
-            if node in groups:
+            norm = norm_of_sum(groups[node], position) if node in groups else None
+            if norm is not None:
+                lower_norm_of_sum(low, groups[node], norm)
+                done.add(norm)
+            elif node in groups:
                 lower_group(low, groups[node])
-            elif node not in grouped:
+            elif node not in grouped and node not in done:
                 rule = RULES.get((node.domain, node.op_type))
                 if rule is None:
                     problems.setdefault(node.op_type, f"{describe(node)}: there is no kernel for this op")

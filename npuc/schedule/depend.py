@@ -3,20 +3,23 @@
 Two tasks depend when their regions share a byte and at least one writes it, whatever the buffers: reuse of memory is
 the same thing as use of a value. A task is ordered after all earlier tasks of its queue, so only the latest task of
 each other queue matters, and that only where it is not already known to be complete. "Known" is one number per queue:
-because a queue is in order, the highest completed task says everything.
-
-Rows of state: a load with `valid` = n_past reads rows below n_past, a store shifted by n_past writes rows from n_past
-on. These two never meet, so that a load of the past need not wait for the store of the new rows.
+because a queue is in order, the highest completed task says everything. It also bounds the search: what is known to be
+complete is never looked at again.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import dataclass
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-from npuc.schedule.bytes import Shape, overlap, shape_of
+import numpy as np
+
+from npuc.schedule.access import Access, Space, accesses_of, space_of
 from npuc.schedule.place import Placement
-from npuc.tasks.graph import Buffer, CopyOp, Region, Role, Task, TaskGraph
+from npuc.tasks.graph import TaskGraph
+
+_FEW = 12  # accesses that are faster to compare one by one than as arrays
 
 
 @dataclass(frozen=True)
@@ -31,115 +34,51 @@ class Dependencies:
     conflicts: int
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """One region of one task on addresses of its space. shift: the step field that moves it; below: the one that
-    bounds it.
-    """
+@dataclass
+class _History:
+    """Accesses of one queue to one space, in trace order."""
 
-    task: int
-    queue: int
-    low: int
-    shape: Shape
-    shift: str
-    below: str
+    accesses: list[Access] = field(default_factory=list)
 
-    @property
-    def solid(self) -> bool:
-        """Whether it touches every byte of its span, whatever the step."""
-        return not self.shape.steps and not self.shift
+    def freeze(self) -> None:
+        """Makes the columns that searches compare."""
+        self.tasks = [access.task for access in self.accesses]
+        self.low = np.array([access.low for access in self.accesses], np.int64)
+        self.high = np.array([access.high for access in self.accesses], np.int64)
+        self.writes = np.array([access.writes for access in self.accesses], np.bool_)
 
-    def covers(self, other: Access) -> bool:
-        """Whether it surely touches every byte that the other touches (cheap, so only the two usual cases)."""
-        if self.solid and not other.shift:
-            return self.low <= other.low and other.low + other.shape.reach <= self.low + self.shape.reach
-        return self.low == other.low and self.shape == other.shape and self.shift == other.shift
-
-    def meets(self, other: Access) -> bool:
-        """Whether the two share a byte, for some values of the step block."""
-        if self.shift == other.shift:
-            return overlap(self.low, self.shape, other.low, other.shape)
-        return not ((self.shift and self.shift == other.below) or (other.shift and other.shift == self.below))
+    def latest(self, access: Access, known: int) -> int:
+        """The last task after `known` and before the access's own that it must wait for; `known` if there is none."""
+        start, stop = bisect_right(self.tasks, known), bisect_left(self.tasks, access.task)
+        near: Sequence[int] = range(start, stop)
+        if stop - start > _FEW:
+            meets = (self.low[start:stop] < access.high) & (self.high[start:stop] > access.low)
+            if not access.writes:
+                meets &= self.writes[start:stop]
+            near = (np.flatnonzero(meets) + start).tolist()
+        for at in reversed(near):
+            if access.conflicts(self.accesses[at]):
+                return self.tasks[at]
+        return known
 
 
-class _Space:
-    """Accesses of one address space that a later access may still have to wait for, by segment of addresses.
-
-    Segments are adjacent and sorted; a write that fills a segment ends the life of all accesses before it.
-    """
-
-    def __init__(self) -> None:
-        self.starts: list[int] = [0]
-        self.writers: list[list[Access]] = [[]]
-        self.readers: list[list[Access]] = [[]]
-
-    def read(self, access: Access, low: int, high: int, latest: list[int]) -> None:
-        """Notes a read of [low, high) and raises `latest` (the last task to wait for, per queue) by the writers it
-        meets.
-        """
-        for at in range(self._split(low), self._split(high)):
-            _raise(latest, access, self.writers[at])
-            readers = self.readers[at]
-            readers[:] = [old for old in readers if old.queue != access.queue or not self._within(at, access, old)]
-            readers.append(access)
-
-    def write(self, access: Access, low: int, high: int, latest: list[int]) -> None:
-        """Notes a write of [low, high) and raises `latest` by the readers and writers it meets."""
-        first, stop = self._split(low), self._split(high)
-        for at in range(first, stop):
-            _raise(latest, access, self.writers[at])
-            _raise(latest, access, self.readers[at])
-        if access.solid:
-            self.starts[first:stop] = [low]
-            self.writers[first:stop] = [[access]]
-            self.readers[first:stop] = [[]]
-            return
-        for at in range(first, stop):
-            self.writers[at] = [old for old in self.writers[at] if not access.covers(old)]
-            self.readers[at] = [old for old in self.readers[at] if not access.covers(old)]
-            self.writers[at].append(access)
-
-    def _split(self, address: int) -> int:
-        """Index of the segment that starts at `address`, made by cutting one in two where needed."""
-        at = bisect_left(self.starts, address)
-        if at == len(self.starts) or self.starts[at] != address:
-            self.starts.insert(at, address)
-            self.writers.insert(at, self.writers[at - 1].copy())
-            self.readers.insert(at, self.readers[at - 1].copy())
-        return at
-
-    def _within(self, at: int, access: Access, old: Access) -> bool:
-        """Whether `access` stands for `old` inside segment `at`: solid accesses fill each segment that they touch."""
-        return access.solid or access.covers(old)
-
-
-def _raise(latest: list[int], access: Access, others: list[Access]) -> None:
-    for other in reversed(others):  # the latest first: it makes most of the others irrelevant
-        if other.task > latest[other.queue] and access.meets(other):
-            latest[other.queue] = other.task
-
-
-def depend(graph: TaskGraph, placement: Placement, queues: list[str]) -> Dependencies:
+def depend(graph: TaskGraph, placement: Placement, queues: Sequence[str]) -> Dependencies:
     """Reduced dependencies of the graph's tasks. queues: for each task the name of its queue."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys(queues))}
     queue_of = [numbers[name] for name in queues]
-    written = {_space_key(region.buffer) for task in graph.tasks for region in task.writes}
-    spaces: dict[str | Buffer, _Space] = {}
+    accesses, histories = _collect(graph, placement, queue_of)
     known: list[list[int]] = []  # per task and queue: the last task that is complete when this task starts
     last = [-1] * len(numbers)
     producers: list[tuple[int, ...]] = []
     conflicts = 0
-    for index, task in enumerate(graph.tasks):
-        queue = queue_of[index]
-        own = last[queue]
-        clock = known[own].copy() if own >= 0 else [-1] * len(numbers)
-        clock[queue] = index  # so that nothing of the own queue counts
+    for index, queue in enumerate(queue_of):
+        clock = known[last[queue]].copy() if last[queue] >= 0 else [-1] * len(numbers)
+        clock[queue] = last[queue]
         latest = clock.copy()
-        for region in task.reads:
-            if _space_key(region.buffer) in written:
-                _note(spaces, placement, task, index, queue, region, False, latest)
-        for region in task.writes:
-            _note(spaces, placement, task, index, queue, region, True, latest)
+        for access in accesses[index]:
+            for other, history in histories[access.space].items():
+                if other != queue:
+                    latest[other] = history.latest(access, latest[other])
         wanted = sorted((at for at, seen in zip(latest, clock, strict=True) if at > seen), reverse=True)
         conflicts += len(wanted)
         kept = []
@@ -147,41 +86,27 @@ def depend(graph: TaskGraph, placement: Placement, queues: list[str]) -> Depende
             if clock[queue_of[producer]] < producer:
                 kept.append(producer)
                 clock = [max(a, b) for a, b in zip(clock, known[producer], strict=True)]
-                clock[queue_of[producer]] = max(clock[queue_of[producer]], producer)
-        clock[queue] = own
+                clock[queue_of[producer]] = producer
         producers.append(tuple(reversed(kept)))
         known.append(clock)
         last[queue] = index
     return Dependencies(producers, conflicts)
 
 
-def _space_key(buffer: Buffer) -> str | Buffer:
-    """Local buffers of one memory share its addresses; every other buffer is memory of its own."""
-    return buffer.memory if buffer.role is Role.LOCAL else buffer
-
-
-def _note(
-    spaces: dict[str | Buffer, _Space],
-    placement: Placement,
-    task: Task,
-    index: int,
-    queue: int,
-    region: Region,
-    writes: bool,
-    latest: list[int],
-) -> None:
-    """Enters one region of a task into its space."""
-    shape = shape_of(region.dtype, region.shape, region.stride)
-    if shape is None:
-        return
-    buffer = region.buffer
-    low = placement.offsets.get(buffer, 0) + region.offset - shape.back
-    shift = below = ""
-    if isinstance(task.op, CopyOp):
-        shift = (task.op.shift_dst if writes else task.op.shift_src) or ""
-        if not writes and not shift and task.op.valid is not None:
-            below = task.op.valid.field
-    high = placement.offsets.get(buffer, 0) + buffer.nbytes if shift else low + shape.reach
-    space = spaces.setdefault(_space_key(buffer), _Space())
-    access = Access(index, queue, low, shape, shift, below)
-    (space.write if writes else space.read)(access, low, high, latest)
+def _collect(
+    graph: TaskGraph, placement: Placement, queue_of: Sequence[int]
+) -> tuple[list[list[Access]], dict[Space, dict[int, _History]]]:
+    """(accesses of each task, histories by space and queue), without the spaces that nothing writes."""
+    mutable = {space_of(region.buffer) for task in graph.tasks for region in task.writes}
+    accesses: list[list[Access]] = []
+    histories: dict[Space, dict[int, _History]] = {}
+    for index, task in enumerate(graph.tasks):
+        found = [access for access in accesses_of(index, task, placement.offsets) if access.space in mutable]
+        accesses.append(found)
+        for access in found:
+            by_queue = histories.setdefault(access.space, {})
+            by_queue.setdefault(queue_of[index], _History()).accesses.append(access)
+    for by_queue in histories.values():
+        for history in by_queue.values():
+            history.freeze()
+    return accesses, histories

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ from npuc.tile.trace import (
     Value,
     Vector,
     executing,
-    grid_of,
 )
 from npuc.tile.types import ArrayType, register_type
 from npurt import numerics
@@ -59,7 +58,13 @@ def run(
     def body() -> None:
         function(*handles, **params)
 
-    for pids in product(*map(range, grid_of(body))):
+    first = EagerExecutor(storage, None, step)
+    try:
+        with executing(first):
+            body()
+    except EmptyGrid:
+        return
+    for pids in islice(product(*map(range, first.grid or ())), 1, None):
         with executing(EagerExecutor(storage, pids, step)):
             body()
 
@@ -71,11 +76,16 @@ def array_type(array: NDArray) -> ArrayType:
     return ArrayType(_TYPES[array.dtype.name], array.shape, array.strides)
 
 
-class EagerExecutor:
-    """One program: values are f32, i32 or bool arrays, local arrays start as NaN."""
+class EmptyGrid(Exception):
+    """The kernel asked for a grid without programs."""
 
-    def __init__(self, arrays: Sequence[NDArray | None], pids: tuple[int, ...], step: Mapping[str, int]) -> None:
-        self._arrays, self._pids, self._step = arrays, pids, step
+
+class EagerExecutor:
+    """One program, the first where pids is None. Values are f32, i32 or bool arrays; local arrays start as NaN."""
+
+    def __init__(self, arrays: Sequence[NDArray | None], pids: tuple[int, ...] | None, step: Mapping[str, int]) -> None:
+        self.grid: tuple[int, ...] | None = None
+        self._arrays, self._pids, self._step = arrays, pids or (), step
         self._locals: list[NDArray] = []
         self._values: dict[int, NDArray] = {}
         self._count = 0
@@ -83,7 +93,15 @@ class EagerExecutor:
         self._predicated = False
 
     def programs(self, extents: tuple[int, ...]) -> tuple[Index, ...]:
+        self.grid = extents
+        if 0 in extents:
+            raise EmptyGrid
+        self._pids = self._pids or (0,) * len(extents)
         return self._pids
+
+    @property
+    def started(self) -> bool:
+        return bool(self._count or self._locals)
 
     def step(self, field: str) -> Index:
         if field not in self._step:

@@ -1,4 +1,4 @@
-"""Stamps a task template over the grid: fresh buffers, regions and numbers for every program."""
+"""Stamps task templates over the grid: fresh buffers, regions and numbers for every program."""
 
 from __future__ import annotations
 
@@ -11,84 +11,85 @@ from npuc.tasks.graph import TaskOp
 from npuc.tile.affine import Affine
 from npuc.tile.template import TaskTemplate, Template
 from npuc.tile.views import View
+from npurt.abi.dtypes import DType
 
 Pids = tuple[int, ...]
-
-
-def stamp(
-    templates: Sequence[Template], grid: tuple[int, ...], regions: Sequence[Region | None], origin: Origin, prefix: str
-) -> list[Task]:
-    """The tasks of all programs, the last grid axis fastest."""
-    prepared = [_Prepared.of(template, regions) for template in templates]
-    of_program: dict[Pids, _Prepared] = {}
-    for template, ready in zip(templates, prepared, strict=True):
-        for pids in product(*(range(first, last + 1) for first, last in template.ranges)):
-            of_program[pids] = ready
-    tasks: list[Task] = []
-    for pids in product(*map(range, grid)):
-        of_program[pids].stamp(pids, origin, prefix, tasks)
-    return tasks
+Place = tuple[Buffer, int]  # a buffer and the byte in it where an array starts
 
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """A view whose array is known. base: the array's region start; buffer is None for a local buffer."""
+    """A view with its offset split: const and (grid axis, bytes) for each program id that moves it."""
 
     slot: int
-    buffer: Buffer | None
-    base: int
+    const: int
     terms: tuple[tuple[int, int], ...]
-    view: View
+    dtype: DType
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
 
-    def region(self, pids: Pids, local: Sequence[Buffer], arrays: int) -> Region:
-        offset = self.base
+    @staticmethod
+    def of(view: View) -> _Operand:
+        terms = tuple((term, c) for term, c in view.offset.terms if isinstance(term, int))
+        return _Operand(view.slot, view.offset.const, terms, view.dtype, view.shape, view.stride)
+
+    def region(self, pids: Pids, places: Sequence[Place]) -> Region:
+        buffer, offset = places[self.slot]
+        offset += self.const
         for axis, coefficient in self.terms:
             offset += coefficient * pids[axis]
-        buffer = self.buffer if self.buffer is not None else local[self.slot - arrays]
-        return Region(buffer, offset, self.view.dtype, self.view.shape, self.view.stride)
+        return Region(buffer, offset, self.dtype, self.shape, self.stride)
 
 
 @dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A template bound to the kernel's arrays."""
+class _Stamp:
+    """A task template ready to be repeated. op: how to make the operation for one program, None if all share it."""
 
-    template: Template
-    arrays: int
-    operands: tuple[tuple[tuple[_Operand, ...], tuple[_Operand, ...]], ...]
-    ops: tuple[Callable[[Pids], TaskOp] | None, ...]
+    task: TaskTemplate
+    reads: tuple[_Operand, ...]
+    writes: tuple[_Operand, ...]
+    op: Callable[[Pids], TaskOp] | None
 
-    @staticmethod
-    def of(template: Template, regions: Sequence[Region | None]) -> _Prepared:
-        operands = tuple(
-            (tuple(_operand(v, regions) for v in task.reads), tuple(_operand(v, regions) for v in task.writes))
-            for task in template.tasks
+    def make(self, pids: Pids, places: Sequence[Place], origin: Origin) -> Task:
+        task = self.task
+        return Task(
+            task.engine,
+            task.op if self.op is None else self.op(pids),
+            tuple([operand.region(pids, places) for operand in self.reads]),
+            tuple([operand.region(pids, places) for operand in self.writes]),
+            Origin(origin.entry, origin.node, origin.kernel, origin.coord + pids, task.stage),
+            None if task.when is None else When(task.when.field, task.when.above.at(pids)),
         )
-        return _Prepared(template, len(regions), operands, tuple(map(_op_maker, template.tasks)))
-
-    def stamp(self, pids: Pids, origin: Origin, prefix: str, tasks: list[Task]) -> None:
-        where = f"{prefix}[{','.join(map(str, pids))}]" if pids else prefix
-        local = [
-            Buffer(f"{where}.{buffer.name}", buffer.memory, buffer.nbytes, where=buffer.loc.short)
-            for buffer in self.template.buffers
-        ]
-        for task, (reads, writes), make in zip(self.template.tasks, self.operands, self.ops, strict=True):
-            tasks.append(
-                Task(
-                    task.engine,
-                    task.op if make is None else make(pids),
-                    tuple([operand.region(pids, local, self.arrays) for operand in reads]),
-                    tuple([operand.region(pids, local, self.arrays) for operand in writes]),
-                    Origin(origin.entry, origin.node, origin.kernel, (*origin.coord, *pids), task.stage),
-                    None if task.when is None else When(task.when.field, task.when.above.at(pids)),
-                )
-            )
 
 
-def _operand(view: View, regions: Sequence[Region | None]) -> _Operand:
-    terms = tuple((term, c) for term, c in view.offset.terms if isinstance(term, int))
-    region = regions[view.slot] if view.slot < len(regions) else None
-    base = view.offset.const + (0 if region is None else region.offset)
-    return _Operand(view.slot, None if region is None else region.buffer, base, terms, view)
+class Stamper:
+    """Templates of one kernel, prepared once, stamped for any arrays of the traced types."""
+
+    def __init__(self, templates: Sequence[Template], grid: tuple[int, ...]) -> None:
+        self._grid = grid
+        self._classes = [(template, [_stamp(task) for task in template.tasks]) for template in templates]
+
+    def tasks(self, regions: Sequence[Region | None], origin: Origin, prefix: str) -> list[Task]:
+        """The tasks of all programs, the last grid axis fastest."""
+        unused = Buffer(f"{prefix}.absent", "", 0)  # stands for optional arrays, which no task can touch
+        arrays = [(unused, 0) if region is None else (region.buffer, region.offset) for region in regions]
+        of_program = {
+            pids: number
+            for number, (template, _) in enumerate(self._classes)
+            for pids in product(*(range(first, last + 1) for first, last in template.ranges))
+        }
+        tasks: list[Task] = []
+        for pids in product(*map(range, self._grid)):
+            template, stamps = self._classes[of_program[pids]]
+            where = f"{prefix}[{','.join(map(str, pids))}]" if pids else prefix
+            local = [(Buffer(f"{where}.{b.name}", b.memory, b.nbytes, where=b.loc.short), 0) for b in template.buffers]
+            places = arrays + local
+            tasks += [stamp.make(pids, places, origin) for stamp in stamps]
+        return tasks
+
+
+def _stamp(task: TaskTemplate) -> _Stamp:
+    return _Stamp(task, tuple(map(_Operand.of, task.reads)), tuple(map(_Operand.of, task.writes)), _op_maker(task))
 
 
 def _op_maker(task: TaskTemplate) -> Callable[[Pids], TaskOp] | None:

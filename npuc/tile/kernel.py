@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -14,7 +15,7 @@ from npuc.tile import eager
 from npuc.tile.affine import SplitNeeded
 from npuc.tile.arrays import Array
 from npuc.tile.errors import KernelError
-from npuc.tile.instantiate import stamp
+from npuc.tile.instantiate import Stamper
 from npuc.tile.lower import lower
 from npuc.tile.plan import Plan, plan
 from npuc.tile.template import Template
@@ -35,6 +36,14 @@ class Trace:
 
     def plan(self) -> Plan:
         """Buffers, bytes and tasks of the program that needs most."""
+        return self._plan
+
+    @cached_property
+    def _stamper(self) -> Stamper:
+        return Stamper(self.templates, self.grid)
+
+    @cached_property
+    def _plan(self) -> Plan:
         return plan(self.kernel, math.prod(self.grid), self.templates)
 
     def instantiate(self, regions: Sequence[Region | None], origin: Origin, prefix: str) -> list[Task]:
@@ -51,7 +60,7 @@ class Trace:
             wanted = None if type_ is None else (type_.dtype, type_.shape, type_.stride)
             if given != wanted:
                 raise KernelError(f"kernel {self.kernel}, array {number}: region {given} where {wanted} was traced")
-        return stamp(self.templates, self.grid, regions, origin, prefix)
+        return self._stamper.tasks(regions, origin, prefix)
 
 
 @dataclass
@@ -95,7 +104,9 @@ class Kernel:
         for name, value in params.items():
             if not isinstance(value, Hashable):
                 raise KernelError(f"kernel {self.name}: parameter {name} must be hashable, got {type(value).__name__}")
-        key = (self.function, tuple(types), tuple(sorted(params.items(), key=lambda item: item[0])))
+        # 1, 1.0 and True are equal but mean different registers: the type is part of the key
+        static = tuple((name, type(params[name]), params[name]) for name in sorted(params))
+        key = (self.function, tuple(types), static)
         return (cache or TraceCache()).get(key, lambda: self._trace(tuple(types), params))
 
     def eager(self, *arrays: Any, step: Mapping[str, int] | None = None, **params: Any) -> None:

@@ -48,11 +48,15 @@ def programs(*extents: int) -> tuple[Index, ...]:
     """The grid: one program for each combination of ids. The ids of this program, one for each extent."""
     if not all(isinstance(extent, int) and extent >= 0 for extent in extents):
         raise refused(f"programs() takes numbers of programs, got {extents}")
+    if current().grid is not None:
+        raise refused("programs() may be called once, as the first statement")
+    if current().started:
+        raise refused("programs() must come before every load, store and computation")
     return current().programs(extents)
 
 
 def range(*bounds: Index, stages: int = 1) -> Iterator[int]:
-    """Python's range, unrolled. stages: how many turns may be in flight; a hint for the scheduler's prefetch."""
+    """Python's range, unrolled. stages: turns that may be in flight, as a note: the scheduler prefetches."""
     if stages < 1:
         raise refused(f"stages must be at least 1, got {stages}")
     return iter(builtins.range(*(int(bound) for bound in bounds)))
@@ -95,9 +99,10 @@ def store(array: Array, index: Sequence[Index], tile: Tile | Accumulator, *, val
     tile = tile.read() if isinstance(tile, Accumulator) else tile
     axis, rows = _extent(memory, valid, index)
     start, size = _clip(memory, index, tile.shape)
-    if register_type(tile.dtype) is not register_type(memory.type.dtype) and tile.dtype is not memory.type.dtype:
-        wanted = register_type(memory.type.dtype).label
-        raise refused(f"a tile of {tile.dtype.label} cannot be stored in {memory.type}; cast it: .cast(t.{wanted})")
+    wanted = register_type(memory.type.dtype)
+    if register_type(tile.dtype) is not wanted:
+        how = "i64 is only copied" if DType.I64 in (wanted, tile.dtype) else f"cast it: .cast(t.{wanted.label})"
+        raise refused(f"a tile of {tile.dtype.label} cannot be stored in {memory.type}; {how}")
     if size != tile.shape:
         raise refused(f"a tile of shape {list(tile.shape)} does not fit: {memory.type} has room for {list(size)} there")
     store_part(memory, start, tile, axis, rows)

@@ -145,6 +145,8 @@ def emit(
     loc = caller()
     if len(shape) > MAX_RANK:
         raise KernelError(f"a tile of shape {list(shape)} has rank {len(shape)}; tiles have rank <= {MAX_RANK}", loc)
+    if any(arg.dtype is DType.I64 for arg in args):
+        raise KernelError(f"i64 tiles are only loaded and stored, there is no {op.name.lower()} of them", loc)
     executor = current()
     out = executor.value(dtype, shape)
     executor.emit(Vector(out, op, tuple(arg.value for arg in args), axis, imm, loc))

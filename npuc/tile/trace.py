@@ -133,6 +133,10 @@ class Recorded:
 class Executor(Protocol):
     """Who receives the operations of a kernel while its function runs."""
 
+    grid: tuple[int, ...] | None  # as programs() was told, None before
+
+    @property
+    def started(self) -> bool: ...  # whether anything has been loaded or computed
     def programs(self, extents: tuple[int, ...]) -> tuple[Index, ...]: ...
     def step(self, field: str) -> Index: ...
     def value(self, dtype: DType, shape: tuple[int, ...]) -> Value: ...
@@ -179,11 +183,11 @@ class Recorder:
         self.grid: tuple[int, ...] | None = None
         self._values = 0
 
+    @property
+    def started(self) -> bool:
+        return bool(self.ops)
+
     def programs(self, extents: tuple[int, ...]) -> tuple[Index, ...]:
-        if self.grid is not None:
-            raise refused("programs() may be called once, as the first statement")
-        if self.ops:
-            raise refused("programs() must come before every load, store and computation")
         self.grid = extents
         if self.ranges is None:
             raise GridFound(extents)

@@ -69,7 +69,10 @@ class Device:
         step = _step_values(chosen, n_past, n_new)
         check_inputs(entry, chosen.ports.inputs, inputs)
         for port in chosen.ports.inputs:
-            self._port(entry, "in", port)[...] = to_device(np.asarray(inputs[port.name]), port.dtype)
+            view = self._port(entry, "in", port)
+            if not view.flags.writeable:
+                raise DeviceError(f"entry {entry}, input {port.name!r}: a read-only buffer is bound, use run_bound")
+            view[...] = to_device(np.asarray(inputs[port.name]), port.dtype)
         self._run(chosen, step, hooks)
         return {
             port.name: from_device(self._port(entry, "out", port), port.dtype, port.graph_dtype)

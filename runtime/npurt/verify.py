@@ -39,17 +39,16 @@ _PREDICATES = [int(predicate) for predicate in Predicate]
 
 def check_bases(bases: np.ndarray, weights_bytes: int, scratch_bytes: int) -> None:
     """Kinds and sizes of the base table, and what the device would have to allocate."""
+    fixed = {BaseKind.CONST: weights_bytes, BaseKind.SCRATCH: scratch_bytes, BaseKind.STEP: STEP_BYTES}
     total = 0
     for row, (_, size, kind, tile, _, flags) in enumerate(bases.tolist()):
         if kind not in BaseKind._value2member_map_ or tile or flags:
             raise BlobError(f"base {row}: kind {kind}, tile {tile} or flags {flags} is unknown")
-        fixed = {BaseKind.CONST: weights_bytes, BaseKind.SCRATCH: scratch_bytes, BaseKind.STEP: STEP_BYTES}.get(
-            kind, size
-        )
-        if size != fixed or size > MAX_BASE_BYTES or (kind == BaseKind.CMX and size > MAX_CMX_BYTES):
-            raise BlobError(
-                f"base {row} of kind {BaseKind(kind).name}: {size} bytes, {min(fixed, MAX_BASE_BYTES)} are due"
-            )
+        due, most = fixed.get(kind, size), MAX_CMX_BYTES if kind == BaseKind.CMX else MAX_BASE_BYTES
+        if size != due:
+            raise BlobError(f"base {row} of kind {BaseKind(kind).name}: {size} bytes, {due} are due")
+        if size > most:
+            raise BlobError(f"base {row} of kind {BaseKind(kind).name}: {size} bytes, {most} are allowed")
         total += size if kind in _ALLOCATED else 0
     if total > MAX_DEVICE_BYTES:
         raise BlobError(f"the blob wants {total} bytes of device memory, {MAX_DEVICE_BYTES} are allowed")
@@ -173,13 +172,8 @@ def check_dpu(dpu: np.ndarray, bases: np.ndarray, refuse: Refuse) -> float:
         )
         check_views(f"operand {name}", found, bases, name == "c", everywhere, refuse)
         shared = (dpu[f"{name}_batch"] == 0) & (name != "c")  # one matrix for all batches
-        check_distinct(
-            f"operand {name}",
-            replace(found, nbytes=found.nbytes / np.where(shared, batch.clip(1), 1)),
-            bases,
-            everywhere,
-            refuse,
-        )
+        found = replace(found, nbytes=found.nbytes / np.where(shared, batch.clip(1), 1))
+        check_distinct(f"operand {name}", found, bases, everywhere, refuse)
     eight = np.full(len(dpu), 8)
     table = views(dpu["table_base"], dpu["table_offset"], n[:, None], eight[:, None], eight)
     check_views("table", table, bases, False, (flags & DpuFlag.TABLE) != 0, refuse)

@@ -94,9 +94,7 @@ def _gather_elements(inputs: Inputs, attributes: Attributes) -> Array:
 
 def _index_columns(x: Array, indices: Array, batch_dims: int, what: str) -> tuple[Array, ...]:
     """An advanced index from the last axis of `indices`, behind `batch_dims` axes that run along."""
-    columns = [
-        _checked(indices[..., i], x.shape[batch_dims + i], what) for i in range(indices.shape[-1])
-    ]
+    columns = [_checked(indices[..., i], x.shape[batch_dims + i], what) for i in range(indices.shape[-1])]
     grid = np.ogrid[tuple(slice(n) for n in indices.shape[:-1])][:batch_dims]
     return (*grid, *columns)
 

@@ -23,7 +23,7 @@ def _rounded(total: Array, like: Array) -> Array:
 def _matmul(inputs: Inputs, attributes: Attributes) -> Array:
     a, b = need(inputs, 0), need(inputs, 1)
     if a.dtype.kind in "iu":
-        return np.matmul(a, b)
+        return np.asarray(np.matmul(a, b))
     return _rounded(np.matmul(a.astype(np.float64), b.astype(np.float64)), a)
 
 

@@ -11,8 +11,16 @@ _LOWEST = {ir.DataType.FLOAT16: -65504.0}
 
 
 def attend(
-    place: Place, q: ir.Value, k: ir.Value, v: ir.Value, *, repeats: int, scale: float | None, softcap: float,
-    bias: ir.Value | None = None, seen: ir.Value | None = None,
+    place: Place,
+    q: ir.Value,
+    k: ir.Value,
+    v: ir.Value,
+    *,
+    repeats: int,
+    scale: float | None,
+    softcap: float,
+    bias: ir.Value | None = None,
+    seen: ir.Value | None = None,
 ) -> ir.Value:
     """softmax(softcap(scale * q k^T) + bias, where seen) v for q [B, H, S, D], k and v [B, H / repeats, T, D].
 
@@ -76,8 +84,15 @@ def attention(place: Place) -> None:
     is_bool = mask is not None and mask.dtype == ir.DataType.BOOL
     scale = attrs.get("scale", 0.0) or None
     result = attend(
-        place, q, k, v, repeats=heads // groups, scale=scale, softcap=attrs.get("softcap", 0.0),
-        bias=None if is_bool else mask, seen=mask if is_bool else None,
+        place,
+        q,
+        k,
+        v,
+        repeats=heads // groups,
+        scale=scale,
+        softcap=attrs.get("softcap", 0.0),
+        bias=None if is_bool else mask,
+        seen=mask if is_bool else None,
     )
     place.replace(place.merged(result) if flat else result, k, v)
 
@@ -110,8 +125,15 @@ def group_query_attention(place: Place) -> None:
     slots = place.op("Range", place.whole(0), place.op("Squeeze", place.extent(k, 2)), place.whole(1))
     seen = _visible(place, positions, slots, attrs.get("local_window_size", -1))
     result = attend(
-        place, q, k, v, repeats=heads // groups, scale=attrs.get("scale", 0.0) or None,
-        softcap=attrs.get("softcap", 0.0), bias=place.input(10), seen=seen,
+        place,
+        q,
+        k,
+        v,
+        repeats=heads // groups,
+        scale=attrs.get("scale", 0.0) or None,
+        softcap=attrs.get("softcap", 0.0),
+        bias=place.input(10),
+        seen=seen,
     )
     place.replace(place.merged(result), k, v)
 
@@ -134,5 +156,3 @@ def _visible(place: Place, positions: ir.Value, slots: ir.Value, window: int) ->
         near = place.op("Greater", slot, place.op("Sub", row, place.whole(window)))
         seen = place.op("And", seen, near)
     return seen
-
-

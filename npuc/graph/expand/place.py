@@ -49,10 +49,18 @@ class Place:
         """Adds a node and gives its outputs."""
         name = self._names.node(f"{self.node.name}~{op_type}")
         values = [ir.Value(name=self._names.value(f"{name}_out{i}")) for i in range(outputs)]
-        self.graph.insert_before(self.node, ir.Node(
-            domain, op_type, inputs, ir.convenience.convert_attributes(attrs), outputs=values, name=name,
-            metadata_props={SOURCE: sources([self.node])},
-        ))
+        self.graph.insert_before(
+            self.node,
+            ir.Node(
+                domain,
+                op_type,
+                inputs,
+                ir.convenience.convert_attributes(attrs),
+                outputs=values,
+                name=name,
+                metadata_props={SOURCE: sources([self.node])},
+            ),
+        )
         return values
 
     def ints(self, *numbers: int) -> ir.Value:

@@ -112,7 +112,9 @@ def _contradiction(region: Region, specs: list[dict[str, int]], whole: Visibilit
         expected = step_mask(n_past, rows, capacity, whole.causal, whole.window)[0, 0]
         if seen.shape[-1] != expected.shape[-1]:
             return f"mask {name!r} has the shape {list(seen.shape)}; there are {capacity + rows} slots"
-        if not all(np.array_equal(np.broadcast_to(plane, expected.shape), expected)
-                   for plane in seen.reshape(-1, *seen.shape[-2:])):
+        if not all(
+            np.array_equal(np.broadcast_to(plane, expected.shape), expected)
+            for plane in seen.reshape(-1, *seen.shape[-2:])
+        ):
             return f"mask {name!r} is neither causal nor a sliding window with {n_past} past tokens"
     return None

@@ -88,6 +88,8 @@ def _measure(region: Region) -> _Norm | None:
             bias = region.run([np.zeros((1, width))]).reshape(width)
         except (EvaluationError, ValueError):
             return None
+        if not (np.isfinite(found).all() and np.isfinite(bias).all()):
+            return None
         for centred in (True,) if bias.any() else (False, True):  # an RMSNorm has no bias
             shifted = rows - rows.mean(-1, keepdims=True) if centred else rows
             unit = shifted / np.sqrt((shifted * shifted).mean(-1, keepdims=True) + epsilon)
@@ -107,8 +109,9 @@ def _rewrite(graph: ir.Graph, region: Region, norm: _Norm) -> None:
     builder = Builder(graph, last, region.nodes)
     weight = _parameter(region, builder, norm.weight, source.dtype, f"{result.name}~weight")
     if not norm.centred:
-        new = builder.op("RMSNorm", [source, weight], dims(source), source.dtype,
-                         {"epsilon": norm.epsilon, "axis": -1}, DOMAIN)
+        new = builder.op(
+            "RMSNorm", [source, weight], dims(source), source.dtype, {"epsilon": norm.epsilon, "axis": -1}, DOMAIN
+        )
     else:
         inputs = [source, weight]
         if norm.bias.any():

@@ -78,8 +78,10 @@ def _content(value: ir.Value, values: Mapping[ir.Value, np.ndarray], real: bool)
 
 def is_float_cast(node: ir.Node) -> bool:
     """A Cast between float types."""
-    return is_op(node, "Cast") and node.outputs[0].dtype in FLOATS and (
-        node.inputs[0] is not None and node.inputs[0].dtype in FLOATS
+    return (
+        is_op(node, "Cast")
+        and node.outputs[0].dtype in FLOATS
+        and (node.inputs[0] is not None and node.inputs[0].dtype in FLOATS)
     )
 
 

@@ -18,10 +18,24 @@ from npuc.graph.fuse.rule import Rewrite, Scope
 from npuc.graph.nodes import DOMAIN, Builder, constant, dims, is_op, producer, replace_value
 from npuc.graph.recognise.apply import TABLE
 
-_MOVES = frozenset({
-    "Mul", "Add", "Sub", "Neg", "Concat", "Slice", "Split", "Reshape", "Transpose", "Gather", "Squeeze", "Unsqueeze",
-    "Expand", "Cast",
-})
+_MOVES = frozenset(
+    {
+        "Mul",
+        "Add",
+        "Sub",
+        "Neg",
+        "Concat",
+        "Slice",
+        "Split",
+        "Reshape",
+        "Transpose",
+        "Gather",
+        "Squeeze",
+        "Unsqueeze",
+        "Expand",
+        "Cast",
+    }
+)
 _TOLERANCE = 1e-9
 
 
@@ -71,8 +85,12 @@ class RotaryRule:
         best: tuple[Region, _Match] | None = None
         for result in forward_candidates(node.outputs[0], _through):
             region = nearest_source(
-                result, _through, lambda nodes: node in nodes and _products(nodes) >= 2, scope.order,
-                leaf=_is_table, behind=_behind_table,
+                result,
+                _through,
+                lambda nodes: node in nodes and _products(nodes) >= 2,
+                scope.order,
+                leaf=_is_table,
+                behind=_behind_table,
             )
             if isinstance(region, str) or len(dims(region.sources[0])) != 4 or len(region.sources) != 3:
                 continue
@@ -177,8 +195,16 @@ def _rewrite(scope: Scope, region: Region, match: _Match) -> None:
         angles = np.ascontiguousarray(_LAYOUTS[match.layouts[role]].narrow(_table(leaf)))
         assert leaf.dtype is not None
         held = builder.constant(angles, TABLE)
-        tables.append(builder.op("StepRows", [held, scope.n_past], (scope.rows, angles.shape[1]), leaf.dtype,
-                                 {"rows": scope.rows}, DOMAIN))
+        tables.append(
+            builder.op(
+                "StepRows",
+                [held, scope.n_past],
+                (scope.rows, angles.shape[1]),
+                leaf.dtype,
+                {"rows": scope.rows},
+                DOMAIN,
+            )
+        )
     x = source if match.heads_first else builder.transpose(source, (0, 2, 1, 3))
     attrs = {"interleaved": int(match.interleaved), "rotary_dim": match.rotary_dim}
     new = builder.op("Rotary", [x, *tables], dims(x), source.dtype, attrs, DOMAIN)

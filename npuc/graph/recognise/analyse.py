@@ -46,8 +46,10 @@ class StepValues:
                 result[value.name or ""] = classify(partial(self.prober.evaluate, value), points, rows, limit or rows)
             except Unrecognised as reason:
                 readers = ", ".join(label(node) for node, _ in item.uses[:2])
-                problems.add(f"value {value.name!r}, read by {readers}, follows from positions or the attention mask, "
-                             f"but {reason}")
+                problems.add(
+                    f"value {value.name!r}, read by {readers}, follows from positions or the attention mask, "
+                    f"but {reason}"
+                )
         problems.refuse()
         report.extend(_lines(result))
         return result

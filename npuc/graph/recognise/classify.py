@@ -104,8 +104,10 @@ def _table(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, table_ro
         table = np.concatenate([table, np.repeat(table[-1:], table_rows - len(table), axis=0)])
     for point, result in results:
         if point.total <= len(table) and not _equal(np.moveaxis(result, axis, 0), table[point.n_past : point.total]):
-            raise Unrecognised(f"with n_past {point.n_past} and {point.rows} rows its rows differ from those of the "
-                               "same positions computed at once: a row depends on more than its position")
+            raise Unrecognised(
+                f"with n_past {point.n_past} and {point.rows} rows its rows differ from those of the "
+                "same positions computed at once: a row depends on more than its position"
+            )
     return Table(axis, np.ascontiguousarray(table))
 
 
@@ -135,8 +137,10 @@ def _plane(result: np.ndarray, rows: int, has_rows: bool) -> np.ndarray:
     """The [rows, columns] that all leading axes share; one row that serves all is repeated."""
     flat = result.reshape(-1, rows if has_rows else 1, result.shape[-1])
     if not all(_equal(flat[0], plane) for plane in flat[1:]):
-        raise Unrecognised("it has a column per token, but differs from head to head (a position bias such as ALiBi is "
-                           "supported by no rule)")
+        raise Unrecognised(
+            "it has a column per token, but differs from head to head (a position bias such as ALiBi is "
+            "supported by no rule)"
+        )
     return np.broadcast_to(flat[0], (rows, result.shape[-1]))
 
 
@@ -163,8 +167,10 @@ def _two_values(planes: list[np.ndarray], padded: np.ndarray) -> tuple[np.generi
         return visible, others[0]
     if visible == 0 and bool((others <= MASKED_BELOW).all()):
         return visible, others.min()
-    raise Unrecognised("it has a column per token and more than two different values: no mask of visible and hidden "
-                       "columns (a position bias such as ALiBi is supported by no rule)")
+    raise Unrecognised(
+        "it has a column per token and more than two different values: no mask of visible and hidden "
+        "columns (a position bias such as ALiBi is supported by no rule)"
+    )
 
 
 def _pattern(patterns: list[tuple[Point, np.ndarray]]) -> tuple[bool, int]:
@@ -175,8 +181,10 @@ def _pattern(patterns: list[tuple[Point, np.ndarray]]) -> tuple[bool, int]:
             return causal, size
     point, seen = next((p, s) for p, s in patterns if not _equal(s, visible_columns(p, True, window)))
     rows = "; ".join("".join("x" if cell else "." for cell in row[-24:]) for row in seen[:4])
-    raise Unrecognised(f"it has a column per token, but is neither causal nor a sliding window (tried {window}) with "
-                       f"n_past {point.n_past} and {point.rows} rows: {rows}")
+    raise Unrecognised(
+        f"it has a column per token, but is neither causal nor a sliding window (tried {window}) with "
+        f"n_past {point.n_past} and {point.rows} rows: {rows}"
+    )
 
 
 def _window(patterns: list[tuple[Point, np.ndarray]]) -> int:

@@ -52,8 +52,12 @@ class Prober:
         interpreter.run(self._nodes_behind(value))
         tensor = interpreter.fact(value).tensor
         if tensor is None:
-            raise ModelRefused([f"value {value.name!r} follows from shapes and positions alone, but it cannot be "
-                                "evaluated: an operator behind it has no evaluator"])
+            raise ModelRefused(
+                [
+                    f"value {value.name!r} follows from shapes and positions alone, but it cannot be "
+                    "evaluated: an operator behind it has no evaluator"
+                ]
+            )
         return tensor.numpy()
 
     def _with_content(self, value: ir.Value, fact: Fact, point: Point) -> Fact:

@@ -20,18 +20,18 @@ _REDUCTIONS = {
 
 def softmax(low: Lowering, node: ir.Node) -> None:
     source = low.region(node.inputs[0])
-    out = _like(low, node, source)
+    out = like(low, node.outputs[0], source)
     axis = int(attribute(node, "axis", -1)) % source.rank
-    low.call("softmax", _axis_last(low, node, [source, out], axis), node)
+    low.call("softmax", axis_last(low, node, [source, out], axis), node)
     low.at[node.outputs[0]] = out
 
 
 def rms_norm(low: Lowering, node: ir.Node) -> None:
     """npuc.RMSNorm(x, w) over the last axis."""
     source = low.region(node.inputs[0])
-    out = _like(low, node, source)
-    rows = _axis_last(low, node, [source, out], source.rank - 1)
-    weight = _vector(low, node, 1, source.shape[-1])
+    out = like(low, node.outputs[0], source)
+    rows = axis_last(low, node, [source, out], source.rank - 1)
+    weight = vector(low, node, 1, source.shape[-1])
     low.call("rmsnorm", (rows[0], weight, rows[1]), node, eps=float(attribute(node, "epsilon", 1e-5)))
     low.at[node.outputs[0]] = out
 
@@ -42,12 +42,12 @@ def layer_norm(low: Lowering, node: ir.Node) -> None:
     axis = int(attribute(node, "axis", -1)) % source.rank
     if axis != source.rank - 1 or any(o is not None and o.uses() for o in node.outputs[1:]):
         raise LoweringRefused([f"{describe(node)}: only the last axis is normalised, with one output"])
-    out = _like(low, node, source)
-    rows = _axis_last(low, node, [source, out], axis)
-    weight = _vector(low, node, 1, source.shape[-1])
+    out = like(low, node.outputs[0], source)
+    rows = axis_last(low, node, [source, out], axis)
+    weight = vector(low, node, 1, source.shape[-1])
     eps = float(attribute(node, "epsilon", 1e-5))
     if len(node.inputs) > 2 and node.inputs[2] is not None:
-        low.call("layernorm", (rows[0], weight, _vector(low, node, 2, source.shape[-1]), rows[1]), node, eps=eps)
+        low.call("layernorm", (rows[0], weight, vector(low, node, 2, source.shape[-1]), rows[1]), node, eps=eps)
     else:
         low.call("layernorm_plain", (rows[0], weight, rows[1]), node, eps=eps)
     low.at[node.outputs[0]] = out
@@ -72,7 +72,7 @@ def reduction(low: Lowering, node: ir.Node) -> None:
     out = low.new(node.outputs[0])
     squeezed = views.reshape(out, (*(source.shape[a] for a in kept), 1))
     assert squeezed is not None
-    pair = _axis_last(low, node, [folded, squeezed], folded.rank - 1)
+    pair = axis_last(low, node, [folded, squeezed], folded.rank - 1)
     low.call("reduce", pair, node, op=_REDUCTIONS[node.op_type], axes=(pair[0].rank - 1,))
     low.at[node.outputs[0]] = out
 
@@ -87,7 +87,7 @@ def arg(low: Lowering, node: ir.Node) -> None:
     shape = tuple(1 if a == axis else n for a, n in enumerate(source.shape))
     kept = views.reshape(out, shape)
     assert kept is not None
-    pair = _axis_last(low, node, [source, kept], axis)
+    pair = axis_last(low, node, [source, kept], axis)
     low.call("reduce", pair, node, op={"ArgMax": "argmax", "ArgMin": "argmin"}[node.op_type], axes=(pair[0].rank - 1,))
     low.at[node.outputs[0]] = out
 
@@ -97,20 +97,20 @@ def cumsum(low: Lowering, node: ir.Node) -> None:
     if axis is None:
         raise LoweringRefused([f"{describe(node)}: CumSum needs a constant axis"])
     source = low.region(node.inputs[0])
-    out = _like(low, node, source)
-    pair = _axis_last(low, node, [source, out], axis[0] % source.rank)
+    out = like(low, node.outputs[0], source)
+    pair = axis_last(low, node, [source, out], axis[0] % source.rank)
     flags = {name: bool(attribute(node, name, 0)) for name in ("exclusive", "reverse")}
     low.call("cumsum", pair, node, axis=pair[0].rank - 1, **flags)
     low.at[node.outputs[0]] = out
 
 
-def _like(low: Lowering, node: ir.Node, source: Region) -> Region:
+def like(low: Lowering, value: ir.Value, source: Region) -> Region:
     """A new value in its input's memory order, so that views of both stay mergeable."""
     order = sorted(range(source.rank), key=lambda axis: (-abs(source.stride[axis]), axis))
-    return low.new(node.outputs[0], order=order if 0 not in source.stride else None)
+    return low.new(value, order=order if 0 not in source.stride else None)
 
 
-def _axis_last(low: Lowering, node: ir.Node, pair: list[Region], axis: int) -> list[Region]:
+def axis_last(low: Lowering, node: ir.Node, pair: list[Region], axis: int) -> list[Region]:
     """Both regions with `axis` last and the other axes merged, at most four in all."""
     rank = pair[0].rank
     perm = [*(a for a in range(rank) if a != axis), axis]
@@ -131,7 +131,7 @@ def _with_last(head: Region, whole: Region) -> Region:
     )
 
 
-def _vector(low: Lowering, node: ir.Node, index: int, length: int) -> Region:
+def vector(low: Lowering, node: ir.Node, index: int, length: int) -> Region:
     """Operand `index` as a vector of `length`; a scalar is repeated by a view."""
     region = views.squeeze_ones(low.region(node.inputs[index]))
     if region.rank == 0:

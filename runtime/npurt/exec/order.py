@@ -17,8 +17,8 @@ def allowed_order(
 ) -> tuple[TaskRef, ...]:
     """Runs queues and barriers without values, which proves that the entry completes.
 
-    ranges: the entry's rows of "dma", "dpu", "shave" and "barrier". priority: the queues, the one first that goes as far
-    as it may before the next is asked; a program that is synchronised rightly computes the same in every order.
+    ranges: the entry's rows of "dma", "dpu", "shave" and "barrier". priority: each queue goes as far as it may before
+    the next is asked; a program that is synchronised rightly computes the same for every priority.
     Errors: DeadlockError; BlobError where the barrier table and the tasks contradict each other.
     """
     rows = ranges["barrier"]

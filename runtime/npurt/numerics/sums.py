@@ -39,7 +39,7 @@ def _integer_matmul(a: Array, b: Array) -> Array:
 
 def _last(x: Array, axis: int) -> Array:
     """The axis moved last in one contiguous array, so that the order of additions depends on the shape alone."""
-    return np.ascontiguousarray(np.moveaxis(x, axis, -1))
+    return np.ascontiguousarray(x if axis in (-1, x.ndim - 1) else np.moveaxis(x, axis, -1))
 
 
 def _accumulate(

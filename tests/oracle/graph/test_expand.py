@@ -22,12 +22,18 @@ def values(*shape: int) -> np.ndarray:
 
 
 def one_node(
-    op_type: str, inputs: list[np.ndarray | None], attrs: dict[str, Any], outputs: int, domain: str = ORT, opset: int = 21
+    op_type: str,
+    inputs: list[np.ndarray | None],
+    attrs: dict[str, Any],
+    outputs: int,
+    domain: str = ORT,
+    opset: int = 21,
 ) -> tuple[ir.Model, dict[str, np.ndarray]]:
     """A model of one node and its feeds. An output past the first has no type: the operator gives it."""
     given = [
-        None if a is None else ir.Value(
-            name=f"i{i}", shape=ir.Shape(a.shape), type=ir.TensorType(ir.DataType.from_numpy(a.dtype)))
+        None
+        if a is None
+        else ir.Value(name=f"i{i}", shape=ir.Shape(a.shape), type=ir.TensorType(ir.DataType.from_numpy(a.dtype)))
         for i, a in enumerate(inputs)
     ]
     results = [ir.Value(name=f"o{i}", type=ir.TensorType(ir.DataType.FLOAT)) for i in range(outputs)]
@@ -55,8 +61,14 @@ def agree(model: ir.Model, feeds: dict[str, np.ndarray], outputs: list[int]) -> 
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize(
     "extra",
-    [{}, {"local_window_size": 3}, {"softcap": 1.5}, {"scale": 0.7}, {"do_rotary": 1},
-     {"do_rotary": 1, "rotary_interleaved": 1}],
+    [
+        {},
+        {"local_window_size": 3},
+        {"softcap": 1.5},
+        {"scale": 0.7},
+        {"do_rotary": 1},
+        {"do_rotary": 1, "rotary_interleaved": 1},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("past", [0, 4])
@@ -70,8 +82,10 @@ def test_group_query_attention(packed: bool, extra: dict[str, Any], past: int) -
     seqlens, total = np.array([past + rows - 1], np.int32), np.array(past + rows, np.int32)
     caches = [values(1, groups, past, size) for _ in range(2)]
     model, feeds = one_node(
-        "GroupQueryAttention", [q, k, v, *caches, seqlens, total, cos, sin],
-        {"num_heads": heads, "kv_num_heads": groups, **extra}, outputs=3,
+        "GroupQueryAttention",
+        [q, k, v, *caches, seqlens, total, cos, sin],
+        {"num_heads": heads, "kv_num_heads": groups, **extra},
+        outputs=3,
     )
     agree(model, feeds, [0, 1, 2])
 

@@ -32,8 +32,9 @@ def run(op_type: str, inputs: list[np.ndarray], attrs: dict[str, Any], dtype: ir
 
 def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: bool) -> np.ndarray:
     y, size = x.astype(np.float64), 2 * cos.shape[1]
-    first, second = (slice(0, size, 2), slice(1, size, 2)) if interleaved else (
-        slice(0, size // 2), slice(size // 2, size))
+    first, second = (
+        (slice(0, size, 2), slice(1, size, 2)) if interleaved else (slice(0, size // 2), slice(size // 2, size))
+    )
     y[..., first] = x[..., first] * cos - x[..., second] * sin
     y[..., second] = x[..., second] * cos + x[..., first] * sin
     return y
@@ -88,8 +89,10 @@ def test_attention(n_past: int, softcap: float, window: int, slots: int) -> None
     k_past[:, :, n_past:] = v_past[:, :, n_past:] = np.nan
     attrs = {"scale": 0.3, "softcap": softcap, "window": window}
     found = run("Attention", [q, k_new, v_new, k_past, v_past, np.array(n_past)], attrs, ir.DataType.FLOAT)
-    k, v = (np.repeat(np.concatenate([past[0, :, :n_past], new[0]], 1).astype(np.float64), 2, axis=0)
-            for past, new in ((k_past, k_new), (v_past, v_new)))
+    k, v = (
+        np.repeat(np.concatenate([past[0, :, :n_past], new[0]], 1).astype(np.float64), 2, axis=0)
+        for past, new in ((k_past, k_new), (v_past, v_new))
+    )
     scores = 0.3 * q[0].astype(np.float64) @ k.transpose(0, 2, 1)
     scores = softcap * np.tanh(scores / softcap) if softcap else scores
     gap = n_past + np.arange(3)[:, None] - np.arange(n_past + 3)

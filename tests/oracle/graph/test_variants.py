@@ -1,4 +1,4 @@
-"""Decoders that differ in one thing each, against a float64 formula of the whole model; and the same model as variables."""
+"""Decoders that differ in one thing each, against a float64 formula of the whole model; and models as variables."""
 
 from __future__ import annotations
 

@@ -93,3 +93,10 @@ def test_a_refused_model_is_exit_code_3(npuc: Runner, compiler: Compiler, model:
     compiler.error = ModelRefused(["a cycle through node a"], "model.onnx")
     result = npuc("compile", model, "-o", tmp_path / "x", "--json")
     assert (result.code, result.out, result.err) == (3, "", "error: model.onnx: a cycle through node a\n")
+
+
+def test_ctrl_c_is_one_line(npuc: Runner, compiler: Compiler, model: Path, tmp_path: Path) -> None:
+    compiler.error = KeyboardInterrupt()
+    result = npuc("compile", model, "-o", tmp_path / "x")
+    assert (result.code, result.out, result.err) == (130, "", "interrupted\n")
+    assert not (tmp_path / "x").exists()

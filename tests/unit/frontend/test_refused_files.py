@@ -89,8 +89,8 @@ def test_names_that_two_things_have(tmp_path):
 
 # b05_open_dimension is refused where dimensions get their values.
 CASES = [
-    "b01_cut_short", "b02_empty_file", "b03_not_a_model", "b04_wrong_type", "b06_cycle", "b07_unknown_domain", "b08_unknown_op",
-    "b09_missing_value", "b10_shape_clash",
+    "b01_cut_short", "b02_empty_file", "b03_not_a_model", "b04_wrong_type", "b06_cycle", "b07_unknown_domain",
+    "b08_unknown_op", "b09_missing_value", "b10_shape_clash",
 ]  # fmt: skip
 
 

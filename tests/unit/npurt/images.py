@@ -20,7 +20,6 @@ from npurt.abi.records import (
     DPU,
     ENTRY,
     NO_BASE,
-    NO_NODE,
     SHAVE,
     SHAVE_ARG,
     SHAVE_KERNEL,
@@ -28,16 +27,12 @@ from npurt.abi.records import (
     BaseKind,
     Queue,
 )  # fmt: skip
+from tests.unit.npurt.rows import nbytes, padded, records, rela, rows_of, strides, with_masks
 
 CMX, CONST, SCRATCH, STEP = range(4)
 STEP_SYMBOLS = {"step.n_past": 0, "step.n_new": 4}
 FIELD = {Reloc.STEP_SRC: "src_offset", Reloc.STEP_DST: "dst_offset", Reloc.STEP_VALID: "valid"}
 Tables = dict[str, np.ndarray]
-
-
-def mask(ids: tuple[int, ...]) -> tuple[int, int]:
-    bits = sum(1 << n for n in ids)
-    return bits & (2**64 - 1), bits >> 64
 
 
 @dataclass
@@ -87,7 +82,7 @@ class TinyBlob:
         row = len(self._dma)
         for kind, (symbol, addend) in fields.pop("step", {}).items():
             self._steps.append((row, kind, symbol, addend))
-        self._dma.append(record | _sync(fields))
+        self._dma.append(record | with_masks(fields))
         self._dma[-1].setdefault("valid", self._dma[-1]["size"][self._dma[-1]["row_dim"]])
         return row
 
@@ -102,14 +97,14 @@ class TinyBlob:
             "a_offset": offsets[0], "b_offset": offsets[1], "c_offset": offsets[2], "batch": 1, "m": m, "n": n, "k": k,
             "a_stride": k * a.nbytes, "b_stride": width * b.nbytes, "c_stride": n * c.nbytes, "scale": 1.0,
         }  # fmt: skip
-        self._dpu.append(record | _sync(fields))
+        self._dpu.append(record | with_masks(fields))
 
     def shave(self, code: bytes, args: list[tuple[int, int, int]], **fields: Any) -> None:
         """A record that runs `code` on (base or NO_BASE, scalar, offset) arguments."""
         record = {"kernel": len(self._kernels), "arg_first": len(self._args), "arg_count": len(args)}
         self._kernels.append(code)
         self._args += args
-        self._shave.append(record | _sync(fields))
+        self._shave.append(record | with_masks(fields))
 
     def to_bytes(self) -> bytes:
         tables = self._tables()
@@ -269,40 +264,3 @@ NAMES = ["", *TYPES, ".npu.asset.note.txt"]
 RELA_TARGET = {
     blob.NAME_RELA_STATIC: blob.NAME_BASES, blob.NAME_RELA_BIND: blob.NAME_BASES, blob.NAME_RELA_STEP: blob.NAME_DMA,
 }  # fmt: skip
-
-
-def nbytes(dtype: DType, shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64)) * dtype.nbytes
-
-
-def strides(size: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    return tuple(itemsize * int(np.prod(size[i + 1 :], dtype=np.int64)) for i in range(len(size)))
-
-
-def padded(values: tuple[int, ...], neutral: int) -> tuple[int, ...]:
-    return (neutral,) * (4 - len(values)) + tuple(values)
-
-
-def rela(offset: int, symbol: int, kind: int, addend: int) -> tuple[int, int, int]:
-    return offset, symbol << 32 | int(kind), addend
-
-
-def rows_of(rows: Any) -> np.ndarray:
-    return np.array(list(rows), blob.RELA)
-
-
-def records(dtype: np.dtype, rows: list[dict[str, Any]]) -> np.ndarray:
-    table = np.zeros(len(rows), dtype)
-    for record, fields in zip(table, rows, strict=True):
-        for name, value in fields.items():
-            record[name] = value
-    return table
-
-
-def _sync(fields: dict[str, Any]) -> dict[str, Any]:
-    """wait and post as tuples of ids become masks."""
-    found = {"node": NO_NODE} | fields
-    for name in ("wait", "post"):
-        if name in found:
-            found[name] = mask(found[name])
-    return found

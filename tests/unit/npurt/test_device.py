@@ -8,6 +8,7 @@ from npurt.abi.bytecode import ArgMode, Op
 from npurt.abi.dtypes import DType
 from npurt.abi.records import NO_BASE, Queue
 from npurt.image import TaskRef
+from npurt.ports import from_device, to_device
 from npurt.shave import ProgramBuilder
 from tests.unit.npurt.images import CMX, STEP, TinyBlob
 
@@ -163,6 +164,10 @@ def test_wrong_requests():
     fixed = np.frombuffer(bytes(32), np.uint8)
     with pytest.raises(DeviceError, match=r"^main\.out\.y: the buffer is read-only and the device writes it$"):
         device.bind("main.out.y", fixed)
+    device.bind("main.in.x", fixed)
+    device.run_bound("main")
+    with pytest.raises(DeviceError, match=r"^entry main, input 'x': a read-only buffer is bound, use run_bound$"):
+        device.run("main", {"x": x})
 
 
 class Recorder:
@@ -181,3 +186,54 @@ def test_hooks_see_every_task_in_order():
     Device(load_bytes(scale_blob().to_bytes())).run("main", {"x": f16(2, 8)}, hooks=[recorder])
     tasks = [("dma", Queue.DMA_IN), ("shave", Queue.SHAVE), ("dma", Queue.DMA_OUT)]
     assert recorder.seen == [(when, *task, True) for task in tasks for when in ("start", "finish")]
+
+
+def test_a_task_whose_predicate_is_false_still_waits_and_posts():
+    blob = scale_blob()
+    blob._shave[0] |= {"pred": 1, "pred_value": 10}
+    device = Device(load_bytes(blob.to_bytes()))
+    x = f16(2, 8)
+    recorder = Recorder()
+    assert not device.run("main", {"x": x}, n_past=10, hooks=[recorder])["y"].any()
+    assert [active for _, table, _, active in recorder.seen if table == "shave"] == [False, False]
+    np.testing.assert_array_equal(
+        device.run("main", {"x": x}, n_past=11)["y"], (x.astype(np.float32) * 3 + 11).astype(np.float16)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype", "want"),
+    [
+        (np.float64([1.0000001, 1e300]), F32, np.float32([1.0000001, np.inf])),
+        (np.float16([1.5, np.inf]), F32, np.float32([1.5, np.inf])),
+        (np.float16([1.5, 300]), I8, np.int8([2, 127])),
+        (np.int64([2**40, -5]), I32, np.int32([2**31 - 1, -5])),
+        (np.uint8([200, 7]), I8, np.int8([127, 7])),
+        (np.array([True, False]), F16, np.float16([1, 0])),
+        (np.int64([3, 0]), DType.BOOL, np.uint8([1, 0])),
+        (np.uint16([0x3F80, 1]), DType.BF16, np.uint16([0x3F80, 1])),
+        (np.float32([1.0, -2.0]), DType.BF16, np.uint16([0x3F80, 0xC000])),
+    ],
+)
+def test_inputs_are_rounded_or_saturated_once(given: np.ndarray, dtype: DType, want: np.ndarray):
+    got = to_device(given, dtype)
+    assert got.dtype == want.dtype
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(
+    ("memory", "dtype", "graph", "want"),
+    [
+        (np.float16([1.5, -2]), F16, "f32", np.float32([1.5, -2])),
+        (np.float16([1.5, -2]), F16, "f16", np.float16([1.5, -2])),
+        (np.uint16([0x3F80, 0xC000]), DType.BF16, "bf16", np.float32([1, -2])),
+        (np.float32([0.1]), F32, "f64", np.float64([np.float32(0.1)])),
+        (np.int32([-7]), I32, "i64", np.int64([-7])),
+        (np.uint8([1, 0]), DType.BOOL, "bool", np.array([True, False])),
+    ],
+)
+def test_outputs_come_in_the_types_of_the_graph(memory: np.ndarray, dtype: DType, graph: str, want: np.ndarray):
+    got = from_device(memory, dtype, graph)
+    assert got.dtype == want.dtype
+    assert not np.shares_memory(got, memory)
+    np.testing.assert_array_equal(got, want)

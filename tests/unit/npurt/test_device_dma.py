@@ -151,3 +151,19 @@ def test_overlapping_move_inside_scratch():
     blob.dma("scratch", "scratch", (6,), I32, dst_offset=8)
     blob.dma("scratch", "y", (8,), I32)
     assert run(blob, {"x": np.arange(8, dtype=np.int32)})["y"].tolist() == [0, 1, 0, 1, 2, 3, 4, 5]
+
+
+def test_a_gather_from_an_empty_table_is_zero():
+    blob = TinyBlob(inputs={"table": (F16, (0, 4)), "index": (I32, (2,))}, outputs={"y": (F16, (2, 4))})
+    blob.dma("table", "y", (2, 4), F16, op=3, index_base=blob.base("index"), index_bound=0)
+    got = run(blob, {"table": np.zeros((0, 4), np.float16), "index": np.int32([0, -1])})["y"]
+    np.testing.assert_array_equal(got, np.zeros((2, 4)))
+
+
+def test_a_converting_load_zero_fills_too():
+    blob = TinyBlob(rows=3, inputs={"x": (F32, (3, 2))}, outputs={"y": (F16, (3, 2))})
+    blob.dma("x", "y", (3, 2), F32, dst_type=F16, step={Reloc.STEP_VALID: ("step.n_new", -1)})
+    x = np.full((3, 2), 0.1, np.float32)
+    got = run(blob, {"x": x}, n_new=3)["y"]
+    np.testing.assert_array_equal(got, np.concatenate([x[:2].astype(np.float16), np.zeros((1, 2))]))
+    assert not run(blob, {"x": x}, n_new=0)["y"].any()

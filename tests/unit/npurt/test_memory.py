@@ -6,7 +6,8 @@ import pytest
 from npurt import BlobError, Device, DeviceError, load_bytes
 from npurt.abi.dtypes import DType
 from npurt.exec.memory import FIRST_ADDRESS, GRANULE, AddressSpace
-from tests.unit.npurt.images import TinyBlob, rela
+from tests.unit.npurt.images import TinyBlob
+from tests.unit.npurt.rows import rela
 
 F32 = DType.F32
 

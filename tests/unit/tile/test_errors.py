@@ -155,7 +155,7 @@ def test_message_and_caret(name: str) -> None:
     assert str(caught.value) == f"{file}:{row + 1}: {reason}\n    {source[row]}\n    {carets}"
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"escapes when", "grid twice"}))
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"escapes when"}))
 def test_eager_execution_gives_the_same_reasons(name: str) -> None:
     body, reason, _ = CASES[name]
     kernel = compile_kernel(body, f"/kernels/eager_{name.replace(' ', '_')}.py")
@@ -219,3 +219,30 @@ def test_overwriting_inside_when_what_is_used_after_it() -> None:
         "this overwrites, inside when(), an array from which an earlier load is used after the block; "
         "load it again there"
     )
+
+
+def test_a_call_over_several_lines_is_marked_to_the_end_of_its_first() -> None:
+    kernel = compile_kernel("t.store(\n    out, (i * 4, 0),\n    t.iota((4, 8), 0),\n)", "/kernels/lines.py")
+    with pytest.raises(t.KernelError) as caught:
+        kernel.trace(types_of([F16, I32, F16]), {})
+    assert str(caught.value) == (
+        "/kernels/lines.py:6: a tile of i32 cannot be stored in f16[8, 8]; cast it: .cast(t.f32)\n"
+        "    t.store(\n"
+        "    ^^^^^^^^"
+    )
+
+
+def test_numbers_can_be_looked_at_in_eager_execution_only() -> None:
+    seen: list[np.ndarray] = []
+
+    @t.kernel
+    def looks(x: t.Array, out: t.Array) -> None:
+        tile = t.load(x, (0, 0), (2, 8)) + 1.0
+        seen.append(tile.numpy())
+        t.store(out, (0, 0), tile)
+
+    looks.eager(F16.copy(), F16.copy())
+    np.testing.assert_array_equal(seen[0], np.ones((2, 8), np.float32))
+    with pytest.raises(t.KernelError) as caught:
+        looks.trace(types_of([F16, F16]), {})
+    assert caught.value.reason == "a traced tile holds no numbers; run kernel.eager(...) to look at values"

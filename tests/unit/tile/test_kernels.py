@@ -218,3 +218,38 @@ def test_step_rows_is_one_transfer_at_n_past() -> None:
     got = run_both(rows.step_rows, [table, out], memory=["ddr", "cmx"], step={"n_past": 4, "n_new": 3})[1]
     np.testing.assert_array_equal(got, table[4:7])
     assert len(rows.step_rows.trace(types_of([table, out], ["ddr", "cmx"]), {}).plan().tasks) == 1
+
+
+# --- types that memory has and arithmetic has not
+
+
+def bf16(*shape: int) -> np.ndarray:
+    """Raw bf16 numbers as uint16."""
+    return (RNG.standard_normal(shape).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+
+
+def test_bf16_arrays() -> None:
+    x = bf16(5, 9)
+    value = (x.astype(np.uint32) << 16).view(np.float32)
+    got = run_both(elementwise.copy, [x, np.zeros((5, 9), np.float32)], tile=(2, 9))[1]
+    np.testing.assert_array_equal(got, value)
+    back = run_both(elementwise.elementwise, [x, np.zeros((5, 9), np.uint16)], memory="cmx", fn=t.exp, tile=(2, 9))[1]
+    close_to = (back.astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_allclose(close_to, np.exp(value.astype(np.float64)), rtol=2.0**-8)
+
+
+def test_narrow_integers_saturate_at_the_store() -> None:
+    x = np.array([[-300, -128, -1, 0, 127, 300]], np.int32)
+    got = run_both(elementwise.elementwise, [x, np.zeros(x.shape, np.int8)], fn=lambda a: a + 0, tile=(1, 6))[1]
+    np.testing.assert_array_equal(got, np.clip(x, -128, 127))
+
+
+def test_i64_is_only_copied() -> None:
+    ids = np.array([[1, -(2**40), 3]])
+    np.testing.assert_array_equal(run_both(elementwise.copy, [ids, np.zeros_like(ids)], tile=(1, 2))[1], ids)
+    with pytest.raises(t.KernelError) as caught:
+        elementwise.copy.eager(ids, np.zeros((1, 3), np.int32), tile=(1, 3))
+    assert caught.value.reason == "a tile of i64 cannot be stored in i32[1, 3]; i64 is only copied"
+    with pytest.raises(t.KernelError) as caught:
+        elementwise.elementwise.eager(ids, ids, fn=lambda a: a + a, tile=(1, 3))
+    assert caught.value.reason == "i64 tiles are only loaded and stored, there is no add of them"

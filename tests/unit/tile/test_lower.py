@@ -264,3 +264,10 @@ def test_gather_from_an_on_chip_table() -> None:
     trace = computed_rows.trace(types_of([table, ids, np.zeros((2, 4), np.float16)], "cmx"), {})
     tasks = stamp(trace, [table, ids, np.zeros((2, 4), np.float16)], TaskRunner())
     assert [(task.engine, task.op) for task in tasks if isinstance(task.op, GatherOp)] == [("dma.out", GatherOp(9))]
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (0, 0), (3, 0)])
+def test_an_array_without_rows_has_no_programs(shape: tuple[int, int]) -> None:
+    arrays = [normal(*shape), np.zeros(shape, np.float16)]
+    run_both(tails, arrays)
+    assert tails.trace(types_of(arrays), {}).plan().tasks == ()

@@ -119,3 +119,39 @@ def test_equal_signatures_share_one_trace_and_equal_code_one_text() -> None:
     assert first is second and cache.traces == 1
     matmul.matmul.trace(types, {"bm": 8, "bn": 4, "bk": 16, "epilogue": Twice()}, cache=cache)
     assert cache.traces == 2
+
+
+@t.kernel
+def postprocessed(a: t.Array, b: t.Array, table: t.Array, out: t.Array) -> None:
+    """Scale, then the table, then the clamp; one matrix b for all batches of a."""
+    rows = t.load(table, (0, 0), table.shape)
+    tile = t.mma(t.load(a, (0, 0, 0), a.shape), t.load(b, (0, 0), b.shape), table=rows, scale=0.5, clamp=(-1.0, 2.0))
+    t.store(out, (0, 0, 0), tile)
+
+
+@pytest.mark.parametrize("memory", ["ddr", "cmx"])
+def test_scale_table_and_clamp_in_that_order(memory: str) -> None:
+    a, b, table = normal(3, 4, 8), normal(6, 8), normal(6, 2, dtype=np.float32)
+    got = run_both(postprocessed, [a, b, table, np.zeros((3, 4, 6), np.float32)], memory=memory)[3]
+    want = np.clip(0.5 * (wide(a) @ wide(b).T) * wide(table[:, 0]) + wide(table[:, 1]), -1, 2)
+    close(got, want, 2)
+
+
+@t.kernel
+def halved(x: t.Array, out: t.Array) -> None:
+    t.store(out, (0, 0), t.load(x, (0, 0), x.shape) * 0.5)
+
+
+@t.kernel
+def halved_product(x: t.Array, w: t.Array, out: t.Array) -> None:
+    half = t.scratch(x.shape, x.dtype)
+    halved(x, half)
+    t.store(out, (0, 0), t.mma(t.load(half, (0, 0), x.shape), t.load(w, (0, 0), w.shape)))
+
+
+def test_a_kernel_called_in_a_kernel_is_traced_there() -> None:
+    x, w = normal(4, 8), normal(6, 8)
+    got = run_both(halved_product, [x, w, np.zeros((4, 6), np.float32)], memory="cmx")[2]
+    close(got, wide(x) / 2 @ wide(w).T, 3)
+    trace = halved_product.trace(types_of([x, w, got], "cmx"), {})
+    assert [task.engine for task in trace.plan().tasks] == ["shave", "dpu"]
