@@ -22,6 +22,7 @@ COMMANDS = {
     "disasm": ("npuc.cli.disasm", "Print a blob's whole program as stable text."),
     "diff": ("npuc.cli.diff", "Compare two programs; exit code 1 where they differ."),
     "opt": ("npuc.cli.opt", "Rewrite a model by a chosen step."),
+    "models": ("npuc.cli.models", "Fetch a model that npuc knows by name."),
     "doctor": ("npuc.cli.doctor", "Check this installation."),
 }
 EPILOG = (
@@ -53,8 +54,9 @@ class LazyGroup(click.Group):
             return None
         command = import_module(COMMANDS[cmd_name][0]).command
         assert isinstance(command, click.Command)
-        if DEBUG not in command.params:
-            command.params.append(DEBUG)  # so that it may stand behind the command, too
+        for each in (command, *getattr(command, "commands", {}).values()):
+            if DEBUG not in each.params:
+                each.params.append(DEBUG)  # so that it may stand behind the command, too
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

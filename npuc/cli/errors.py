@@ -14,6 +14,7 @@ _CODES = (
     ("npuc.tile.errors", "KernelError", MODEL_REFUSED),
     ("npuc.emit.errors", "EmitError", MODEL_REFUSED),
     ("npuc.graph.options", "OptionError", WRONG_USE),
+    ("npuc.models.errors", "PullError", WRONG_USE),
     ("npurt.errors", "BlobError", BLOB_REFUSED),
     ("npuc.report.thresholds", "ThresholdError", WRONG_USE),
     ("npurt.errors", "NpurtError", WRONG_USE),  # what the runtime refuses besides blobs: prompts, options, targets

@@ -8,8 +8,9 @@ import onnx_ir as ir
 # Oldest and newest operator set of ai.onnx that normalisation has rules for (npuc.graph.normalise).
 OLDEST_OPSET, NEWEST_OPSET = 11, 24
 
-# onnxruntime's fusions write this one into the default domain, where the standard does not have it.
-_UNOFFICIAL = frozenset({"SimplifiedLayerNormalization"})
+# onnxruntime's fusions write this one into the default domain, where the standard does not have it. It has the inputs,
+# outputs and attributes of a standard operator: (name, operator set).
+_UNOFFICIAL = {"SimplifiedLayerNormalization": ("LayerNormalization", 17)}
 
 # Operators of onnxruntime's domain that decoder exports use (onnxruntime docs/ContribOperators.md).
 _MICROSOFT = frozenset(
@@ -52,11 +53,13 @@ _MICROSOFT = frozenset(
 )
 _NO_VERSION = 1 << 31  # the schema library takes an int32
 _STATE_OPS = frozenset({"ReadValue", "Assign"})
-_EXTRA = {"": _UNOFFICIAL, "com.microsoft": _MICROSOFT, "npuc": _STATE_OPS}
+_EXTRA = {"": frozenset(_UNOFFICIAL), "com.microsoft": _MICROSOFT, "npuc": _STATE_OPS}
 
 
 def schema_of(node: ir.Node, opsets: dict[str, int]) -> onnx.defs.OpSchema | None:
     """The ONNX schema of a node in the operator sets of its model, or None where the standard has none."""
+    if node.domain == "" and node.op_type in _UNOFFICIAL:
+        return onnx.defs.get_schema(*_UNOFFICIAL[node.op_type])
     version = opsets.get(node.domain)
     if version is None or not 0 < version < _NO_VERSION or not onnx.defs.has(node.op_type, version, node.domain):
         return None

@@ -41,28 +41,26 @@ def _sweep(graph: ir.Graph) -> bool:
         output = node.outputs[0]
         if len(node.outputs) != 1 or not (output.uses() or output.is_graph_output()):
             continue
-        new = _same_value(graph, node) or _simpler(graph, node)
+        new = _same_value(node) or _simpler(graph, node)
         if new is not None:
             replace_value(output, new)
             changed = True
     return changed
 
 
-def _same_value(graph: ir.Graph, node: ir.Node) -> ir.Value | None:
+def _same_value(node: ir.Node) -> ir.Value | None:
     """An input that the node hands on as it is."""
     if node.domain != "" or not node.inputs or node.inputs[0] is None:
         return None
-    source, output = node.inputs[0], node.outputs[0]
-    same = dims(source) == dims(output) and source.dtype == output.dtype
-    if is_op(node, "Identity"):
+    source, output, op_type = node.inputs[0], node.outputs[0], node.op_type
+    if op_type == "Identity" or (op_type == "Concat" and len(node.inputs) == 1):
         return source
-    if same and is_op(node, *_MOVES):
-        return source if not is_op(node, "Slice") or _all_steps_forward(node) else None
-    if same and is_op(node, "Concat") and len(node.inputs) == 1:
-        return source
-    if is_op(node, "Transpose") and list(attributes(node).get("perm", ())) == list(range(len(dims(source)))):
-        return source
-    if is_op(node, "Where"):
+    if op_type in _MOVES:
+        same = source.dtype == output.dtype and dims(source) == dims(output)
+        return source if same and (op_type != "Slice" or _all_steps_forward(node)) else None
+    if op_type == "Transpose":
+        return source if list(attributes(node).get("perm", ())) == list(range(len(dims(source)))) else None
+    if op_type == "Where":
         return _chosen(node)
     return _neutral(node)
 
@@ -109,10 +107,10 @@ def _simpler(graph: ir.Graph, node: ir.Node) -> ir.Value | None:
         if before is not None and before.inputs[0] is not None:
             return Builder(graph, node, [before, node]).reshape(before.inputs[0], dims(output))
     if is_op(node, "Transpose"):
-        perm, shape = list(attributes(node)["perm"]), dims(source)
+        perm, shape = _permutation(node), dims(source)
         before = producer(source, "Transpose")
         if before is not None and before.inputs[0] is not None:
-            first = list(attributes(before)["perm"])
+            first = _permutation(before)
             return Builder(graph, node, [before, node]).transpose(before.inputs[0], [first[p] for p in perm])
         moved = [p for p in perm if shape[p] != 1]
         if moved == sorted(moved):
@@ -144,3 +142,10 @@ def _merge_equal(graph: ir.Graph) -> bool:
 def _hashable(attribute: ir.Attr) -> object:
     value = attribute.value
     return (value.dtype, value.tobytes()) if attribute.type == ir.AttributeType.TENSOR else str(value)
+
+
+def _permutation(node: ir.Node) -> list[int]:
+    """A Transpose's permutation; without the attribute the axes are reversed."""
+    source = node.inputs[0]
+    assert source is not None
+    return list(attributes(node).get("perm", reversed(range(len(dims(source))))))

@@ -89,35 +89,38 @@ def _rows(value: ir.Value) -> int:
     return result
 
 
-def cut_draft(draft: Draft, cut: str, logits: str) -> int:
-    """Leaves the body (to HIDDEN) or, in the head's draft, what follows the cut, in place. Returns the hidden size."""
+def cut_body(draft: Draft, cut: str, logits: str) -> int:
+    """Leaves the body, from the inputs to HIDDEN [1, rows, width], in place. Returns the width."""
     graph = draft.graph
-    value = next(o for node in graph for o in node.outputs if o.name == cut)
-    width = dims(value)[-1]
+    value = _named(graph, cut)
+    width, node = dims(value)[-1], value.producer()
+    assert node is not None
     place = next(i for i, v in enumerate(graph.outputs) if v.name == logits)
-    if draft.name != "head":
-        node = value.producer()
-        assert node is not None
-        after = next(iter(value.uses())).node
-        graph.outputs[place] = Builder(graph, after, [node]).reshape(value, (1, draft.rows, width))
-        draft.outputs[place] = HIDDEN
-    else:
-        _keep_head(draft, value, place, width)
+    after = next(iter(value.uses())).node
+    graph.outputs[place] = Builder(graph, after, [node]).reshape(value, (1, draft.rows, width))
+    draft.outputs[place] = HIDDEN
     remove_dead(graph)
     return width
 
 
-def _keep_head(draft: Draft, value: ir.Value, place: int, width: int) -> None:
-    graph = draft.graph
-    given = ir.Value(name=HIDDEN, shape=ir.Shape((1, draft.rows, width)), type=value.type)
+def head_of(draft: Draft, cut: str, logits: str) -> Draft:
+    """A new draft with what follows the cut in a draft that has not been cut: HIDDEN [1, rows, width] to LOGITS."""
+    model = draft.model.clone()
+    graph = model.graph
+    value = _named(graph, cut)
+    shape = (1, draft.rows, dims(value)[-1])
+    given = ir.Value(name=HIDDEN, shape=ir.Shape(shape), type=value.type)
     first = next(iter(value.uses())).node
     graph.inputs.append(given)
     replace_value(value, Builder(graph, first, [first]).reshape(given, dims(value)))
-    logits = graph.outputs[place]
+    kept = next(v for v in graph.outputs if v.name == logits)
     graph.outputs.clear()
-    graph.outputs.append(logits)
-    draft.outputs[:] = [LOGITS]
+    graph.outputs.append(kept)
     remove_dead(graph)
     for unused in [v for v in graph.inputs if v is not given]:
         graph.inputs.remove(unused)
-    draft.shapes = {given: dims(given)}
+    return Draft("head", draft.rows, 0, model, {given: shape}, None, [LOGITS])
+
+
+def _named(graph: ir.Graph, name: str) -> ir.Value:
+    return next(output for node in graph for output in node.outputs if output.name == name)

@@ -72,9 +72,12 @@ def scalar(value: ir.Value | None) -> float | None:
 
 def dims(value: ir.Value) -> tuple[int, ...]:
     """The static shape of a value. ValueError names the value if a dim is not known."""
-    if value.shape is None or not value.shape.is_static():
-        raise ValueError(f"value {value.name!r} has the shape {value.shape}, which is not static")
-    return value.shape.numpy()
+    try:
+        if value.shape is not None:
+            return value.shape.numpy()
+    except ValueError:
+        pass
+    raise ValueError(f"value {value.name!r} has the shape {value.shape}, which is not static")
 
 
 def label(node: ir.Node) -> str:

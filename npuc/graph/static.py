@@ -42,11 +42,10 @@ class Draft:
 
 
 def llm_drafts(model: ir.Model, dims: InputDims, sizes: Sizes) -> list[Draft]:
-    """Copies for prefill, each generate capacity, and head (the last row of a generate step)."""
+    """Copies for prefill and each generate capacity. The head is cut from one of them later."""
     one = dims.fixed_rows or 1
     wanted: list[tuple[EntryName, int, int]] = [("prefill", sizes.chunk, sizes.prefill_capacity)]
     wanted += [("generate", one, capacity) for capacity in sizes.capacities]
-    wanted.append(("head", one, sizes.capacities[0]))
     return [_llm_draft(model, dims, *what) for what in wanted]
 
 

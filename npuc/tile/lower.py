@@ -16,7 +16,8 @@ from npuc.tasks import CallOp
 from npuc.tasks.graph import TaskOp
 from npuc.tile import moves, products
 from npuc.tile.affine import Affine, Condition
-from npuc.tile.errors import KernelError, Loc
+from npuc.tile.conditions import Conditions
+from npuc.tile.errors import Loc
 from npuc.tile.fragment import Fragment
 from npuc.tile.liveness import live_operations
 from npuc.tile.template import SHAVE, LocalBuffer, TaskTemplate, Template
@@ -56,7 +57,7 @@ class Lowering:
         self.arrays: dict[int, Value] = {}  # values whose home is an array that a store may overwrite
         self.generators: dict[int, Vector | Scalar] = {}  # numbers made from nothing: computed again wherever needed
         self.postponed: dict[int, Vector] = {}  # changes of shape that a view of the written operand will show
-        self.made_when: dict[int, Condition] = {}
+        self.conditions = Conditions()
         self.fragment: Fragment | None = None
         self.pending: list[PendingStore] = []
         self.backing: dict[int, View] = {}  # values of the fragment that it has also stored whole
@@ -173,7 +174,7 @@ class Lowering:
         for arg in op.args:
             self.register(arg, op.loc)
         self.opened(op.loc).compute(op)
-        self._made(op.out)
+        self.conditions.made(op.out, self.when)
 
     def _as_view(self, op: Vector) -> bool:
         """Takes over an operation that only changes how memory is read."""
@@ -194,7 +195,7 @@ class Lowering:
             self.transfers[op.out.id] = self.transfers[source.id]
         if source.id in self.arrays:
             self.arrays[op.out.id] = op.out
-        self._made(op.out)
+        self.conditions.shown(op.out, source)
         return True
 
     def close_if_done(self) -> None:
@@ -286,32 +287,17 @@ class Lowering:
                 continue
             later = [use for use in self.uses.get(value.id, ()) if use > self.position]
             if later:
-                self._check_overwrite(value, later, loc)
+                self.conditions.check_overwrite(self.when, [self.ops[use].when for use in later], loc)
                 self.register(value, loc)
                 self.opened(loc).values[value.id] = value
                 del self.homes[value.id]
             del self.arrays[value.id]
 
-    def _check_overwrite(self, value: Value, later: Sequence[int], loc: Loc) -> None:
-        if self.when is not None and any(use < len(self.ops) and self.ops[use].when is not self.when for use in later):
-            raise KernelError(
-                "this overwrites, inside when(), an array from which an earlier load is used after the block; "
-                "load it again there", loc,
-            )  # fmt: skip
-
-    def _made(self, value: Value) -> None:
-        if self.when is not None:
-            self.made_when[value.id] = self.when
-
     def made_by_task(self, value: Value, home: View) -> None:
         """Notes the home that a task of the current condition gave to a value."""
         self.homes[value.id] = home
-        self._made(value)
+        self.conditions.made(value, self.when)
 
     def check_condition(self, value: Value, loc: Loc) -> None:
-        condition = self.made_when.get(value.id)
-        if condition is not None and condition is not self.when:
-            raise KernelError(
-                f"this tile is made inside when(step.{condition.field} > {condition.above}) and used outside; "
-                "store it in scratch inside the block and load that", loc,
-            )  # fmt: skip
+        """KernelError where `value` may not have been computed."""
+        self.conditions.check_use(value, self.when, loc)

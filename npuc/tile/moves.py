@@ -25,11 +25,11 @@ MOVES = (Op.RESHAPE, Op.TRANSPOSE, Op.SLICE, Op.COPY)  # operations that a strid
 def lower_load(low: Lowering, op: Load) -> None:
     """On-chip: the array itself is the tile's home. DDR: a transfer, put off where the tile is only stored again."""
     view = low.view(op.memory).part(op.index, op.out.shape)
-    low.made_by_task(op.out, view)
     if view.on_chip:
+        low.homes[op.out.id] = view
         low.arrays[op.out.id] = op.out
-        low.made_when.pop(op.out.id, None)
         return
+    low.made_by_task(op.out, view)
     low.transfers[op.out.id] = op
     if not only_stored(low, op.out, view, op):
         fetch(low, op.out)

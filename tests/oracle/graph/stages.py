@@ -33,7 +33,8 @@ class StagedModel:
     states: dict[str, np.ndarray] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sessions = {e.label: session(self.folder / f"{self.step}.{e.label}.onnx") for e in self.graphs.entries}
+        files = {entry.label: self.folder / f"{self.step}.{entry.label}.onnx" for entry in self.graphs.entries}
+        self.sessions = {label: session(file) for label, file in files.items() if file.exists()}
         self.states = {s.id: np.full(s.shape, self.garbage, s.dtype.storage) for s in self.graphs.states}
 
     def run(self, label: str, ids: np.ndarray, n_past: int, n_new: int) -> np.ndarray:
@@ -55,8 +56,8 @@ class StagedModel:
 
     def logits(self, rows: np.ndarray) -> np.ndarray:
         """Logits [1, n, V] of rows of `hidden`, one run of the head each; stages before the cut have them already."""
-        head = self.sessions["head"]
-        if [value.name for value in head.get_inputs()] != ["hidden"]:
+        head = self.sessions.get("head")
+        if head is None:
             return rows
         return np.concatenate([head.run(["logits"], {"hidden": row[None, None]})[0] for row in rows[0]], axis=1)
 

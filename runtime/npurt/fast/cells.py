@@ -1,0 +1,109 @@
+"""Exact overlap of views: device memory cut into the cells that the views of an entry tell apart.
+
+Every first and last byte of a run of adjacent bytes of any view is an edge; a cell lies between two neighbouring edges.
+A view is then a set of whole cells, so that "who wrote this last" is a small array lookup, however strided the view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from npurt.fast.ops import Op
+from npurt.fast.refs import Plane, Ref, rows_of
+
+Index = slice | np.ndarray
+
+
+class Cells:
+    """Cells of all views that `ops` touch, in all bases but `skip`."""
+
+    def __init__(self, ops: Sequence[Op], skip: int, extra: Iterable[Ref] = ()) -> None:
+        refs = {access.ref for op in ops for access in (*op.reads, *op.writes)} | set(extra)
+        edges: dict[int, list[np.ndarray]] = {}
+        for ref in refs:  # the order does not matter: edges are sorted
+            if ref.base == skip:
+                continue
+            found = rows_of(ref)
+            starts, length = found if found is not None else (np.array([ref.hull[0]]), ref.hull[1] - ref.hull[0])
+            edges.setdefault(ref.base, []).extend((starts, starts + length))
+        self._edges = {base: np.unique(np.concatenate(parts)) for base, parts in edges.items()}
+        self._known: dict[tuple[int, int, tuple[int, ...], tuple[int, ...], int], Index] = {}
+
+    def of(self, ref: Ref) -> Index:
+        """The cells of a view. Of a view that was not among those at first: all cells that it touches."""
+        key = (ref.base, ref.offset, ref.shape, ref.stride, ref.dtype.nbytes)
+        index = self._known.get(key)
+        if index is None:
+            index = self._known[key] = self._find(ref)
+        return index
+
+    def exact(self, ref: Ref) -> bool:
+        """Whether a view has few enough rows to be told apart from what lies between them."""
+        return rows_of(ref) is not None
+
+    def track(self, value: int, dtype: type[np.generic]) -> Track:
+        """An array over the cells of each plane of each base, filled with `value`."""
+        return Track(self, value, dtype)
+
+    def size(self, base: int) -> int:
+        return len(self._edges[base])
+
+    def range_of(self, base: int, first: int, last: int) -> tuple[int, int]:
+        """Bytes of the cells first to last (included)."""
+        edges = self._edges[base]
+        return int(edges[first]), int(edges[last + 1])
+
+    def _find(self, ref: Ref) -> Index:
+        edges = self._edges[ref.base]
+        low, high = ref.hull
+        first, last = int(np.searchsorted(edges, low, "right")) - 1, int(np.searchsorted(edges, high))
+        first = max(first, 0)
+        found = rows_of(ref)
+        if found is None or len(found[0]) <= 1:
+            return slice(first, last if high > low else first)
+        starts, length = found
+        begin = np.maximum(np.searchsorted(edges, starts, "right") - 1, 0)
+        end = np.searchsorted(edges, starts + length)
+        mask = np.zeros(last - first + 1, np.int32)
+        np.add.at(mask, begin - first, 1)
+        np.add.at(mask, end - first, -1)
+        index = first + np.flatnonzero(np.cumsum(mask) > 0)
+        if index.size and index.size == index[-1] - index[0] + 1:
+            return slice(int(index[0]), int(index[-1]) + 1)
+        return index
+
+
+class Track:
+    """One value for each cell of each plane, made on first use."""
+
+    def __init__(self, cells: Cells, value: int, dtype: type[np.generic]) -> None:
+        self._cells, self._value, self._dtype = cells, value, dtype
+        self._arrays: dict[tuple[int, Plane], np.ndarray] = {}
+
+    def _array(self, base: int, plane: Plane) -> np.ndarray:
+        found = self._arrays.get((base, plane))
+        if found is None:
+            found = self._arrays[base, plane] = np.full(self._cells.size(base), self._value, self._dtype)
+        return found
+
+    def get(self, ref: Ref) -> np.ndarray:
+        """The values of a view's cells."""
+        part: np.ndarray = self._array(ref.base, ref.plane)[self._cells.of(ref)]
+        return part
+
+    def set(self, ref: Ref, value: int) -> None:
+        self._array(ref.base, ref.plane)[self._cells.of(ref)] = value
+
+    def only(self, ref: Ref) -> int | None:
+        """The one value of all of a view's cells, None where there are several or no cells."""
+        part = self.get(ref)
+        if not part.size:
+            return None
+        value = int(part[0])
+        return value if bool((part == value).all()) else None
+
+    def largest(self, ref: Ref) -> int:
+        """The largest value of a view's cells, the first one where there are none."""
+        return int(self.get(ref).max(initial=self._value))

@@ -1,0 +1,173 @@
+"""From the records of an entry to the tasks that the link passes work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from npurt.abi.bytecode import ArgMode
+from npurt.abi.dtypes import DType
+from npurt.abi.records import DMA, DPU, NO_BASE, BaseKind, DmaOp, DpuFlag, Queue, Step
+from npurt.abi.records import Predicate as PredicateCode
+from npurt.fast.memory import Memory
+from npurt.fast.ops import Amount, Call, Copy, Exact, Fill, Gather, Mma, Op, Predicate, Shift
+from npurt.fast.refs import Plane, Ref, make_ref, plane_of, raw, spread
+from npurt.image import Entry, Image, StepPatch, TaskRef
+
+_FIELD = {PredicateCode.PAST_GT: Step.N_PAST, PredicateCode.NEW_GT: Step.N_NEW}
+_MOVED = (DType.F16, DType.BF16, DType.F32)  # types that copies convert among
+_TABLE_ROW = 8  # bytes of DPU_TABLE
+
+
+class LinkError(Exception):
+    """An entry that the prepared form cannot run; the message says why. It runs in exact mode then."""
+
+
+def lift(image: Image, entry: Entry, memory: Memory) -> list[Op]:
+    """The tasks of an entry, in an order that its queues and barriers allow. Errors: LinkError."""
+    lifter = _Lifter(image, entry, memory)
+    return [lifter.op(task) for task in entry.tasks]
+
+
+class _Lifter:
+    def __init__(self, image: Image, entry: Entry, memory: Memory) -> None:
+        self.image, self.memory = image, memory
+        self.most = {Step.N_PAST: entry.max_past, Step.N_NEW: entry.rows}
+        self.step_base = image.base_rows(BaseKind.STEP)[0]
+        self.patches: dict[int, dict[str, StepPatch]] = {}
+        for index in entry.steps:
+            patch = image.steps[index]
+            self.patches.setdefault(patch.row, {})[patch.field] = patch
+        self.makers: dict[str, Callable[[TaskRef, dict[str, Any]], Op]] = {
+            "dma": self._dma, "dpu": self._dpu, "shave": self._shave,
+        }  # fmt: skip
+        self.rows = {
+            "dma": _records(image.tables.dma, entry.dma),
+            "dpu": _records(image.tables.dpu, entry.dpu),
+            "shave": _records(image.tables.shave, entry.shave),
+        }
+
+    def op(self, task: TaskRef) -> Op:
+        return self.makers[task.table](task, self.rows[task.table][task.row])
+
+    def _dma(self, task: TaskRef, fields: dict[str, Any]) -> Op:
+        size, dim = tuple(fields["size"]), fields["row_dim"]
+        patches = self.patches.get(task.row, {})
+        valid: int | Amount = fields["valid"]
+        if "valid" in patches:
+            valid = Amount(patches["valid"].symbol, patches["valid"].addend, size[dim])
+        dst_type = DType(fields["dst_type"])
+        dst, dst_shift = self._side(fields, "dst", dst_type, size, dim, patches)
+        pred = _predicate(fields)
+        if fields["op"] == DmaOp.FILL:
+            if valid != size[dim] or dst_shift is not None:
+                return self._exact(task, pred, [], [_reach(dst, dst_shift)], False)
+            return Fill(task, pred, dst, fields["fill"])
+        src_type = DType(fields["src_type"])
+        gathers = fields["op"] == DmaOp.GATHER
+        bound = (*size[:dim], fields["index_bound"], *size[dim + 1 :]) if gathers else size
+        src, src_shift = self._side(fields, "src", src_type, bound, dim, patches)
+        moves = src_type is dst_type or (src_type in _MOVED and dst_type in _MOVED)
+        if src.base == self.memory.constant and src.plane is not Plane.RAW and not self.memory.affordable(src):
+            src = raw(src)  # decoded on use
+        if gathers:
+            index = make_ref(fields["index_base"], DType.I32, fields["index_offset"], (size[dim],), (4,))
+            if not moves or valid != size[dim] or src_shift or dst_shift or not bound[dim] or src.plane is not plane_of(src_type):
+                return self._exact(task, pred, [_reach(src, src_shift), index], [_reach(dst, dst_shift)], False)
+            return Gather(task, pred, src, index, dst, dim)
+        loads = fields["queue"] == Queue.DMA_IN
+        if not moves:
+            return self._exact(task, pred, [_reach(src, src_shift)], [_reach(dst, dst_shift)], False)
+        return Copy(task, pred, src, dst, dim, valid, loads, src_shift, dst_shift)
+
+    def _side(
+        self, fields: dict[str, Any], side: str, dtype: DType, size: tuple[int, ...], dim: int, patches: dict[str, StepPatch]
+    ) -> tuple[Ref, Shift | None]:
+        stride, patch = tuple(fields[f"{side}_stride"]), patches.get(f"{side}_offset")
+        offset = fields[f"{side}_offset"] if patch is None else patch.addend
+        shift = None if patch is None else Shift(patch.symbol, stride[dim], self.most[patch.symbol])
+        return make_ref(fields[f"{side}_base"], dtype, offset, size, stride), shift
+
+    def _dpu(self, task: TaskRef, fields: dict[str, Any]) -> Op:
+        flags = DpuFlag(fields["flags"])
+        kn = DpuFlag.B_KN in flags
+        m, n, k = fields["m"], fields["n"], fields["k"]
+        a = _matrix(fields, "a", m, k)
+        b = _matrix(fields, "b", *((k, n) if kn else (n, k)))
+        c = _matrix(fields, "c", m, n)
+        table = None
+        if DpuFlag.TABLE in flags:
+            table = make_ref(fields["table_base"], DType.F32, fields["table_offset"], (n, 2), (_TABLE_ROW, 4))
+        adds = DpuFlag.ACCUMULATE in flags
+        pred = _predicate(fields)
+        if not all(ref.dtype in _MOVED for ref in (a, b, c)) or 0 in (m, n, k):
+            read = [a, b, *([table] if table else []), *([c] if adds else [])]
+            return self._exact(task, pred, read, [c], True)
+        clamp = (fields["clamp_lo"], fields["clamp_hi"]) if DpuFlag.CLAMP in flags else None
+        return Mma(task, pred, a, b, c, kn, adds, fields["scale"], table, clamp)
+
+    def _shave(self, task: TaskRef, fields: dict[str, Any]) -> Op:
+        tables = self.image.tables
+        program = tables.programs[fields["kernel"]]
+        first = fields["arg_first"]
+        pointers = tables.shave_args[first : first + fields["arg_count"]].tolist()
+        args: list[Ref | int | Step] = []
+        for spec, (base, scalar, offset) in zip(program.args, pointers, strict=True):
+            if spec.mode is not ArgMode.SCALAR:
+                args.append(make_ref(base, spec.dtype, offset, spec.shape, spec.stride))
+            elif base == NO_BASE:
+                args.append(scalar)
+            elif base == self.step_base and offset // 4 in Step._value2member_map_:
+                args.append(Step(offset // 4))
+            else:
+                args.append(make_ref(base, DType.I32, offset, (), ()))
+        pred = _predicate(fields)
+        if program.trip == 1 and not any(isinstance(arg, Ref) and not arg.shape and spec.mode is ArgMode.SCALAR
+                                         for arg, spec in zip(args, program.args, strict=True)):  # fmt: skip
+            return Call(task, pred, program, args)
+        reach = [
+            spread(arg, min(0, spec.step * (program.trip - 1)), max(0, spec.step * (program.trip - 1)))
+            if isinstance(arg, Ref) else None for arg, spec in zip(args, program.args, strict=True)
+        ]  # fmt: skip
+        pairs = list(zip(reach, program.args, strict=True))
+        read = [ref for ref, spec in pairs if ref is not None and not spec.writes]
+        written = [ref for ref, spec in pairs if ref is not None and spec.writes]
+        return self._exact(task, pred, [*read, *written], written, False)
+
+    def _exact(self, task: TaskRef, pred: Predicate | None, read: list[Ref], written: list[Ref], sure: bool) -> Exact:
+        return Exact(task, pred, [raw(ref) for ref in read], [raw(ref) for ref in written], sure)
+
+
+def _records(table: np.ndarray, rows: range) -> dict[int, dict[str, Any]]:
+    """The records of a range of rows as Python values, by row."""
+    columns = {
+        name: table[name][rows.start : rows.stop].tolist()
+        for name in table.dtype.names or ()
+        if name not in ("wait", "post", "start_after", "node")
+    }
+    names = list(columns)
+    return {row: dict(zip(names, values, strict=True)) for row, values in zip(rows, zip(*columns.values(), strict=True), strict=True)}
+
+
+def _predicate(fields: dict[str, Any]) -> Predicate | None:
+    code = PredicateCode(fields["pred"])
+    return None if code is PredicateCode.ALWAYS else Predicate(_FIELD[code], fields["pred_value"])
+
+
+def _matrix(fields: dict[str, Any], name: str, height: int, width: int) -> Ref:
+    dtype = DType(fields[f"{name}_type"])
+    stride = (fields[f"{name}_batch"], fields[f"{name}_stride"], dtype.nbytes)
+    batch = min(fields["batch"], 1) if name != "c" and stride[0] == 0 else fields["batch"]
+    return make_ref(fields[f"{name}_base"], dtype, fields[f"{name}_offset"], (batch, height, width), stride)
+
+
+def _reach(ref: Ref, shift: Shift | None) -> Ref:
+    if shift is None:
+        return ref
+    ends = (0, shift.stride * shift.most)
+    return spread(ref, min(ends), max(ends))
+
+
+assert DMA.names and DPU.names

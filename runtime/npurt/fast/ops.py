@@ -1,0 +1,248 @@
+"""Tasks as the link passes see them: what each reads and writes, under which predicate.
+
+Passes replace operands and drop tasks; a task that none of the kinds fits is `Exact` and runs from its record on the
+bytes, as in exact mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from npurt.abi.records import Step
+from npurt.fast.refs import Ref, spread
+from npurt.image import TaskRef
+from npurt.shave.program import Program
+
+Steps = Mapping[Step, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """True where the step field is above the value."""
+
+    step: Step
+    above: int
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A count that follows the step block: min(max(step + plus, 0), most)."""
+
+    step: Step
+    plus: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """An offset that follows the step block: `stride` bytes for each unit. most: the field's largest value."""
+
+    step: Step
+    stride: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One operand. slot: its name in the task. sure: exactly these bytes, whatever the step; else at most these."""
+
+    slot: str
+    ref: Ref
+    sure: bool = True
+
+
+def _shifted(slot: str, ref: Ref, shift: Shift | None, sure: bool = True) -> Access:
+    if shift is None:
+        return Access(slot, ref, sure)
+    ends = (0, shift.stride * shift.most)
+    return Access(slot, spread(ref, min(ends), max(ends)), False)
+
+
+@dataclass(slots=True)
+class Op:
+    """A task. pred: None where it always runs."""
+
+    task: TaskRef
+    pred: Predicate | None
+
+    @property
+    def reads(self) -> list[Access]:
+        return []
+
+    @property
+    def writes(self) -> list[Access]:
+        return []
+
+    def put(self, slot: str, ref: Ref) -> None:
+        """Replaces an operand."""
+        setattr(self, slot, ref)
+
+
+@dataclass(slots=True)
+class Copy(Op):
+    """src to dst, converted where their types differ. Only `valid` rows of dimension `row_dim` are read; the other
+    rows of dst become zero where `clears`, and are left alone else."""
+
+    src: Ref
+    dst: Ref
+    row_dim: int
+    valid: int | Amount
+    clears: bool
+    src_shift: Shift | None = None
+    dst_shift: Shift | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Every element is copied, at places that do not follow the step block."""
+        return self.valid == self.dst.shape[self.row_dim] and self.src_shift is None and self.dst_shift is None
+
+    @property
+    def reads(self) -> list[Access]:
+        return [_shifted("src", self.src, self.src_shift, self.valid == self.src.shape[self.row_dim])]
+
+    @property
+    def writes(self) -> list[Access]:
+        sure = self.clears or self.valid == self.dst.shape[self.row_dim]
+        return [_shifted("dst", self.dst, self.dst_shift, sure)]
+
+
+@dataclass(slots=True)
+class Fill(Op):
+    """Every element of dst becomes `bits`."""
+
+    dst: Ref
+    bits: int
+
+    @property
+    def writes(self) -> list[Access]:
+        return [Access("dst", self.dst)]
+
+
+@dataclass(slots=True)
+class Gather(Op):
+    """Row r of dst becomes row index[r] of src along `row_dim`, or zero where that is no row."""
+
+    src: Ref
+    index: Ref
+    dst: Ref
+    row_dim: int
+
+    @property
+    def reads(self) -> list[Access]:
+        return [Access("src", self.src), Access("index", self.index)]
+
+    @property
+    def writes(self) -> list[Access]:
+        return [Access("dst", self.dst)]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Rows of an operand from `amount` on are zero. edges: ends of the blocks of rows that are loaded one by one: only
+    blocks with a row below `amount` count, what the others would give is not written."""
+
+    amount: Amount
+    edges: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Mma(Op):
+    """c = post(a b): views [batch, m, k], [batch, n, k] (or [batch, k, n] with kn), [batch, m, n].
+
+    cut: of the rows of b, which are n (or k with kn). table: (scale, bias) pairs of each column.
+    """
+
+    a: Ref
+    b: Ref
+    c: Ref
+    kn: bool
+    adds: bool
+    scale: float
+    table: Ref | None
+    clamp: tuple[float, float] | None
+    cut: Cut | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Nothing follows the sum but the scale."""
+        return self.table is None and self.clamp is None
+
+    @property
+    def reads(self) -> list[Access]:
+        found = [Access("a", self.a), Access("b", self.b, self.cut is None)]
+        if self.table is not None:
+            found.append(Access("table", self.table))
+        if self.adds:
+            found.append(Access("c", self.c))
+        return found
+
+    @property
+    def writes(self) -> list[Access]:
+        return [Access("c", self.c, self.cut is None or self.kn)]
+
+
+@dataclass(slots=True)
+class Call(Op):
+    """A vector program. args: views, or for a scalar its value or step field. dead: outputs that nobody reads."""
+
+    program: Program
+    args: list[Ref | int | Step]
+    dead: set[int] = field(default_factory=set)
+
+    def _refs(self) -> list[tuple[int, Ref]]:
+        return [(number, ref) for number, ref in enumerate(self.args) if isinstance(ref, Ref)]
+
+    @property
+    def reads(self) -> list[Access]:
+        specs = self.program.args
+        return [Access(str(number), ref) for number, ref in self._refs() if specs[number].reads]
+
+    @property
+    def writes(self) -> list[Access]:
+        stored = {i.a for i in self.program.instructions if i.op.name == "STORE"}
+        specs = self.program.args
+        return [
+            Access(str(number), ref, number in stored)
+            for number, ref in self._refs()
+            if specs[number].writes and number not in self.dead
+        ]
+
+    def put(self, slot: str, ref: Ref) -> None:
+        self.args[int(slot)] = ref
+
+
+@dataclass(slots=True)
+class Exact(Op):
+    """A task that runs from its record on the bytes of memory."""
+
+    read: list[Ref]
+    written: list[Ref]
+    sure: bool
+
+    @property
+    def reads(self) -> list[Access]:
+        return [Access(str(number), ref, self.sure) for number, ref in enumerate(self.read)]
+
+    @property
+    def writes(self) -> list[Access]:
+        return [Access(str(number), ref, self.sure) for number, ref in enumerate(self.written)]
+
+    def put(self, slot: str, ref: Ref) -> None:
+        raise AssertionError("the operands of an exact task stay where its record says")
+
+
+@dataclass(slots=True)
+class Convert(Op):
+    """Moves a range of memory between its bytes and a shadow."""
+
+    src: Ref
+    dst: Ref
+
+    @property
+    def reads(self) -> list[Access]:
+        return [Access("src", self.src)]
+
+    @property
+    def writes(self) -> list[Access]:
+        return [Access("dst", self.dst)]
