@@ -96,11 +96,21 @@ def compile_model(path: str | Path, options: CompileOptions) -> Compiled | None:
     check_model(loaded)
     assets = read_assets(loaded)
     step, folder = options.dump_after or ("", None)
-    limits = _build_options(options, assets)
+    limits = build_options(options, assets)
     graphs = build(loaded, limits, dump_after=(step,) if step else (), dump_dir=folder, stop_after=options.stop_after)
     seconds["graph"] = time.perf_counter() - clock
     if options.stop_after is not None:
         return None
+    return compile_graphs(graphs, options, assets, seconds)
+
+
+def compile_graphs(
+    graphs: ModelGraphs, options: CompileOptions, assets: Mapping[str, bytes], seconds: dict[str, float]
+) -> Compiled:
+    """The stages behind the graph level. seconds: by stage so far; the new ones are added.
+
+    Raises LoweringRefused and OverflowRefused.
+    """
     target = load_target(options.target)
     storage = Storage(PRECISIONS[options.precision])
     consts, cache = ConstPool(storage), TraceCache()
@@ -119,7 +129,7 @@ def compile_model(path: str | Path, options: CompileOptions) -> Compiled | None:
         states, precision=options.precision, target=target.name, llm=graphs.llm, stop_ids=stops, start_id=start,
         nodes=_node_rows(graphs.entries, lowered),
     )  # fmt: skip
-    return Compiled(graphs, target, lowered, programs, states, metadata, assets, cache.traces, seconds)
+    return Compiled(graphs, target, lowered, programs, states, metadata, dict(assets), cache.traces, seconds)
 
 
 def compile_to_blob(path: str | Path, blob: str | Path, options: CompileOptions) -> CompileSummary | None:
@@ -133,7 +143,8 @@ def compile_to_blob(path: str | Path, blob: str | Path, options: CompileOptions)
     return CompileSummary(_summary(compiled, size), compiled.graphs.report, size, compiled.seconds)
 
 
-def _build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> BuildOptions:
+def build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> BuildOptions:
+    """What the graph level is told; the model's own configuration bounds its positions."""
     return BuildOptions(
         max_prompt_len=options.max_prompt_len, min_response_len=options.min_response_len, chunk=options.chunk,
         capacities=options.capacities, dims=options.dims, state_rows=options.state_rows, llm=options.llm,

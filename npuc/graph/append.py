@@ -46,6 +46,15 @@ def check_caches(states: Sequence[StateInfo], classes: Sequence[StateClass]) -> 
     problems.refuse()
 
 
+def check_fixed_states(states: Sequence[StateInfo], classes: Sequence[StateClass]) -> None:
+    """Raises ModelRefused naming each state that grows in a graph that is no language model."""
+    problems = Problems()
+    for state, kind in zip(states, classes, strict=True):
+        if kind.kind == "append" or state.growing_axis is not None:
+            problems.add(f"state {state.id!r} grows ({kind.why}); only the caches of a language model may")
+    problems.refuse()
+
+
 def cut_to_new_rows(graph: ir.Graph, states: Sequence[StateInfo], classes: Sequence[StateClass]) -> None:
     """Replaces the output of each append state, its rows and the new ones, by the new rows alone, in place."""
     made = {output.name: output for node in graph for output in node.outputs}
@@ -60,13 +69,18 @@ def state_specs(
     states: Sequence[StateInfo], classes: Sequence[StateClass], graph: ir.Graph, physical_rows: int
 ) -> list[StateSpec]:
     """Records of the states for lowering. graph: of any finished entry, for the extents that the states' declarations
-    leave open. physical_rows: rows of an append state."""
+    leave open. physical_rows: rows of an append state. Raises ModelRefused naming one that does not keep its shape."""
     inputs = {value.name: value for value in graph.inputs}
     outputs = {value.name: value for value in graph.outputs}
-    result = []
+    result, problems = [], Problems()
     for state, kind in zip(states, classes, strict=True):
         held = inputs.get(state.input) or outputs[state.output]
         shape = list(dims(held))
+        if kind.kind == "replace" and dims(outputs[state.output]) != dims(held):
+            problems.add(
+                f"state {state.id!r} is {shape} before a run and {list(dims(outputs[state.output]))} after it; "
+                "a state must keep its shape"
+            )
         if kind.kind == "append" and kind.row_axis is not None:
             shape[kind.row_axis] = physical_rows
         result.append(
@@ -82,4 +96,5 @@ def state_specs(
                 why=kind.why,
             )
         )
+    problems.refuse()
     return result

@@ -21,6 +21,12 @@ def dump_model(model: ir.Model, path: Path) -> None:
 
 def dump_draft(draft: Draft, path: Path) -> None:
     """Writes a copy of an entry; its outputs have the names they will have at the end."""
+    ir.save(stage_of(draft), path)
+
+
+def stage_of(draft: Draft) -> ir.Model:
+    """A copy of an entry as it is written: outputs named, with the bodies of npuc's operators."""
     copy = replace(draft, model=draft.model.clone(), outputs=list(draft.outputs))
     name_outputs(copy)
-    dump_model(copy.model, path)
+    add_functions(copy.model)
+    return copy.model

@@ -20,8 +20,6 @@ def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference) ->
     shapes: of the graph inputs. Returns the number of nodes folded. Raises ModelRefused naming the node whose
     output keeps an unknown extent, or whose inputs do not fit.
     """
-    for value, shape in shapes.items():
-        value.shape = ir.Shape(shape)
     interpreter = Interpreter(inference, input_facts(shapes))
     dead: list[ir.Node] = []
     for node in graph:

@@ -50,7 +50,11 @@ def find_cut(graph: ir.Graph, logits: str, rows: int) -> str:
     """
     value = next(v for v in graph.outputs if v.name == logits)
     region = nearest_source(
-        value, lambda node: node.op_type in _AROUND, lambda nodes: any(map(_is_product, nodes)), graph_order(graph)
+        value,
+        lambda node: node.op_type in _AROUND,
+        lambda nodes: any(map(_is_product, nodes)),
+        graph_order(graph),
+        behind=_is_weight,
     )
     if isinstance(region, str):
         raise ModelRefused(

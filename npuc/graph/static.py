@@ -14,7 +14,6 @@ from npuc.graph.infer import Dims
 from npuc.graph.options import BuildOptions
 from npuc.graph.roles import Role
 from npuc.graph.sizes import Sizes
-from npuc.graph.state_info import StateInfo
 
 N_PAST, N_NEW = "n_past", "n_new"
 
@@ -54,6 +53,8 @@ def _llm_draft(model: ir.Model, dims: InputDims, name: EntryName, rows: int, cap
     copy.graph.meta.clear()
     by_name = {value.name: value for value in copy.graph.inputs}
     shapes = {by_name[value.name]: shape for value, shape in dims.shapes(capacity, rows).items()}
+    for value, shape in shapes.items():
+        value.shape = ir.Shape(shape)
     n_past, n_new = (
         ir.Value(name=key, shape=ir.Shape([]), type=ir.TensorType(ir.DataType.INT64)) for key in (N_PAST, N_NEW)
     )
@@ -75,27 +76,23 @@ def drop_step_inputs(draft: Draft, roles: Mapping[str, Role]) -> None:
     problems.refuse()
 
 
-def main_draft(model: ir.Model, states: list[StateInfo], options: BuildOptions) -> Draft:
+def main_draft(model: ir.Model, options: BuildOptions) -> Draft:
     """The one entry of a graph that is no language model.
 
     Raises ModelRefused naming every dim without a value, with `--dim NAME=VALUE`.
     """
     copy = model.clone()
     copy.graph.meta.clear()
-    growing = {state.input: state for state in states if state.growing_axis is not None}
     problems = Problems()
     shapes: dict[ir.Value, Dims] = {}
     for value in copy.graph.inputs:
         if value.shape is None:
             raise ModelRefused([f"graph input {value.name!r} has no shape; only inputs of known rank are supported"])
         shape: list[int] = []
-        state = growing.get(value.name)
         for axis, extent in enumerate(value.shape):
             name = extent.value if isinstance(extent, ir.SymbolicDim) else None
             if isinstance(extent, int):
                 shape.append(extent)
-            elif state is not None and axis == state.growing_axis and state.max_rows is not None:
-                shape.append(state.max_rows)
             elif name in options.dims:
                 shape.append(options.dims[str(name)])
             else:
@@ -103,5 +100,6 @@ def main_draft(model: ir.Model, states: list[StateInfo], options: BuildOptions) 
                 problems.add(f"{what} of input {value.name!r} has no value; give it with --dim {name or 'NAME'}=VALUE")
                 shape.append(1)
         shapes[value] = tuple(shape)
+        value.shape = ir.Shape(shape)
     problems.refuse()
     return Draft("main", 0, 0, copy, shapes, None, [value.name or "" for value in copy.graph.outputs])

@@ -28,7 +28,7 @@ def choose(call: KernelCall, cache: TraceCache, free_bytes: int) -> Choice | Non
     """The choice for `call` with at most `free_bytes` of local buffers; None if even the smallest tiles need more."""
     spec = registry.get(call.kernel)
     types = [None if region is None else array_type(region) for region in call.arrays]
-    for sizes in spec.candidates(types, call.params):
+    for sizes in spec.candidates(types, call.params, free_bytes):
         params = {**call.params, **sizes}
         trace = spec.kernel.trace(types, params, cache=cache)
         if trace.plan().bytes <= free_bytes:

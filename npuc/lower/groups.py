@@ -66,7 +66,7 @@ def members_of(groups: dict[ir.Node, Group]) -> frozenset[ir.Node]:
 
 def lower_group(low: Lowering, group: Group) -> None:
     """One `map` call over the group's non-constant inputs, broadcast against the output."""
-    expression, inputs = _expression(low, group)
+    expression, inputs = expression_of(low, group)
     last = group.nodes[-1]
     shape = static_shape(group.output)
     sources = [low.region(value) for value in inputs]
@@ -84,7 +84,7 @@ def lower_group(low: Lowering, group: Group) -> None:
     low.at[group.output] = out
 
 
-def _expression(low: Lowering, group: Group) -> tuple[Expression, list[ir.Value]]:
+def expression_of(low: Lowering, group: Group) -> tuple[Expression, list[ir.Value]]:
     inputs: list[ir.Value] = []
     inside = {node.outputs[0] for node in group.nodes}
     for node in group.nodes:

@@ -12,6 +12,7 @@ from npuc.lower import views
 from npuc.lower.consts import ConstPool
 from npuc.lower.context import KernelCall, Lowering, output_dtype, static_shape, value_type
 from npuc.lower.errors import LoweringRefused, describe
+from npuc.lower.gated import find_gated, lower_gated
 from npuc.lower.groups import group_nodes, lower_group, members_of
 from npuc.lower.residual import lower_norm_of_sum, norm_of_sum
 from npuc.lower.rules import RULES
@@ -53,7 +54,8 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     grouped = members_of(groups)
     appended = {state.output: state for state in states if state.kind == "append"}
     position = {node: place for place, node in enumerate(nodes)}
-    done: set[ir.Node] = set()
+    gated = find_gated(groups)
+    done = {node for layer in gated.values() for node in layer.products}
     problems: dict[str, str] = {}
     for node in nodes:
         try:
@@ -61,6 +63,8 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
             if norm is not None:
                 lower_norm_of_sum(low, groups[node], norm)
                 done.add(norm)
+            elif node in gated:
+                lower_gated(low, gated[node])
             elif node in groups:
                 lower_group(low, groups[node])
             elif node not in grouped and node not in done:

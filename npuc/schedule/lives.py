@@ -48,8 +48,8 @@ class Lives:
         covering = (upto[self.first] > upto[self.begin]) & (self.early > 0)
         if not covering.any():
             return False
-        cost = self.early * self.nbytes
-        self.early[covering & (cost > cost[covering].max() // 2)] //= 2
+        longest = int(self.early[covering].max())
+        self.early[covering & (self.early > longest // 2)] //= 2
         return True
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from npuc.graph import BuildOptions, build
-from tests.oracle.graph.stages import StagedModel
+from tests.oracle.graph.stages import StagedModel, session
 
 CORPUS = Path(__file__).parents[2] / "data" / "corpus"
+MODEL_STAGES = ("state", "normalise", "expand", "measure")
 STAGES = ("fold", "cut", "clean", "rotary", "attention", "norms", "ports")
 CAPACITIES = (11, 16)
 """The second decoding step moves from the first to the second."""
@@ -30,3 +31,17 @@ def test_stages_agree_with_the_exporter(name: str, chunk: int, tmp_path: Path) -
         for step, token in enumerate(generated, 1):
             logits = staged.token(int(token), len(prompt) + step - 1)
             np.testing.assert_allclose(logits, reference[f"decode{step}/out/logits"], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["llama-torchdyn-op18", "gpt2-torchdyn-op18"])
+def test_stages_of_the_whole_model_agree_with_the_exporter(name: str, tmp_path: Path) -> None:
+    graphs = build(CORPUS / name / "model.onnx", dump_after=MODEL_STAGES, dump_dir=tmp_path, stop_after="measure")
+    assert graphs.entries == []
+    reference = np.load(CORPUS / name / "ref.npz")
+    prefix = "prefill/in/"
+    given = {key.removeprefix(prefix): reference[key] for key in reference.files if key.startswith(prefix)}
+    for stage in MODEL_STAGES:
+        runner = session(tmp_path / f"{stage}.onnx")
+        feeds = {value.name: given[value.name.removeprefix("state.")] for value in runner.get_inputs()}
+        (logits,) = runner.run(["logits"], feeds)
+        np.testing.assert_allclose(logits, reference["prefill/out/logits"], rtol=1e-3, atol=1e-4)

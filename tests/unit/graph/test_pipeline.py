@@ -141,6 +141,14 @@ def test_stop_after_and_dump(tmp_path: Path) -> None:
     assert list(graphs.timings) == list(STEP_NAMES[: STEP_NAMES.index("cut") + 1])
 
 
+@pytest.mark.parametrize("step", STEP_NAMES)
+def test_a_build_can_stop_after_every_step(step: str) -> None:
+    graphs = build(GPT2, SIZES, stop_after=step)
+    assert list(graphs.timings)[-1] == step
+    assert len(graphs.entries) == {**dict.fromkeys(STEP_NAMES[:6], 0), "fold": 3}.get(step, 4)
+    assert (graphs.llm is not None) == (step == STEP_NAMES[-1])
+
+
 def test_unknown_step_lists_the_steps() -> None:
     with pytest.raises(OptionError) as error:
         build(GPT2, stop_after="fuse")
@@ -182,6 +190,16 @@ def test_states_of_a_plain_graph(tmp_path: Path) -> None:
         ("carry_too", "replace", (2, 4), "state.carry_too", "next.carry_too"),
     ]
     assert graphs.states[0].initial is not None and graphs.states[0].initial.shape == (2, 4)
+
+
+def test_state_of_a_plain_graph_must_keep_its_shape(tmp_path: Path) -> None:
+    body = """g (float[2,4] x) => (float[2,4] y) {
+        before = npuc.ReadValue <variable_id = "v", shape = [2, 4], dtype = 1> ()
+        y = Add (before, x)
+        next = Concat <axis = 0> (before, x)
+        kept = npuc.Assign <variable_id = "v", shape = [2, 4], dtype = 1> (next) }"""
+    with pytest.raises(ModelRefused, match="variable 'v'"):
+        build(written(tmp_path, body, extra='"npuc" : 1'))
 
 
 BROKEN = "g (float[2] x) => (float[2] y) { a = Neg (x) y = Neg (a) }"

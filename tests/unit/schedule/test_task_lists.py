@@ -1,6 +1,4 @@
-"""The two hand-written task lists: legal on their targets, exact in text, and right on real data in every legal
-order.
-"""
+"""The two task lists laid out without the compiler: legal on their targets, exact in text, right on real data."""
 
 from __future__ import annotations
 

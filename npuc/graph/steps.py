@@ -1,0 +1,179 @@
+"""What each step of the pipeline does, and what the steps know of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from npuc.graph.append import check_caches, check_fixed_states, cut_to_new_rows
+from npuc.graph.caches import check_cache_readers
+from npuc.graph.clean import clean, remove_dead
+from npuc.graph.dims import InputDims, input_dims
+from npuc.graph.expand.table import expand
+from npuc.graph.fold import fold
+from npuc.graph.functions import add_functions
+from npuc.graph.fuse.rule import Proofs, Refusal, Rule, Scope, apply_rules
+from npuc.graph.head import cut_body, find_cut, head_of
+from npuc.graph.infer import Inference
+from npuc.graph.nodes import dims
+from npuc.graph.normalise import normalise
+from npuc.graph.options import BuildOptions
+from npuc.graph.ports import name_outputs, order_inputs
+from npuc.graph.recognise.analyse import StepValues, constants, step_values, uses_by_name
+from npuc.graph.recognise.apply import apply_meanings
+from npuc.graph.recognise.classify import Meaning
+from npuc.graph.recognise.probe import Point
+from npuc.graph.roles import Roles, find_roles
+from npuc.graph.sizes import Bound, Sizes, choose_sizes, wanted_positions
+from npuc.graph.state import state_to_arguments
+from npuc.graph.state_class import StateClass, classify
+from npuc.graph.state_info import StateInfo
+from npuc.graph.static import Draft, drop_step_inputs, llm_drafts, main_draft
+from npuc.graph.verify import verify_folded
+
+
+@dataclass
+class Build:
+    """A build on its way: what the steps have found so far. llm: None for a graph that is no language model."""
+
+    model: ir.Model
+    options: BuildOptions
+    report: list[str] = field(default_factory=list)
+    inference: Inference = field(default_factory=Inference)
+    proofs: Proofs = field(default_factory=Proofs)
+    states: list[StateInfo] = field(default_factory=list)
+    classes: list[StateClass] = field(default_factory=list)
+    drafts: list[Draft] = field(default_factory=list)
+    llm: LlmParts | None = None
+
+
+@dataclass
+class LlmParts:
+    """What is known of a language model. cut: name of the value between body and head, hidden: its width."""
+
+    roles: Roles
+    dims: InputDims
+    step_values: StepValues
+    sizes: Sizes
+    meanings: dict[str, Meaning]
+    cut: str = ""
+    hidden: int = 0
+    vocab: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
+
+
+# --- steps on the whole model ---------------------------------------------------------------------------------------
+
+
+def split_state(build: Build) -> None:
+    """State becomes arguments and results."""
+    build.model, build.states = state_to_arguments(build.model, build.options.state_rows)
+
+
+def say_in_one_set(build: Build) -> None:
+    """One operator set, constants as initializers, a name for every node."""
+    build.model = normalise(build.model)
+
+
+def write_out(build: Build) -> None:
+    """Fused operators of exporters are written out in standard ones."""
+    count = expand(build.model)
+    if count:
+        build.report.append(f"{count} fused operators of the exporter written out")
+    build.classes = classify(build.states, build.model)
+
+
+def measure(build: Build) -> None:
+    """A language model's inputs get their roles, its positions and masks their meaning, its graphs their sizes."""
+    options, report = build.options, build.report
+    roles = find_roles(build.model, build.states, options.llm)
+    if roles is None:
+        return
+    check_caches(build.states, build.classes)
+    dims_ = input_dims(build.model.graph, roles, options, build.inference, report)
+    values = step_values(dims_, build.inference)
+    bounds = [] if options.max_positions is None else [Bound(options.max_positions, "the model's configuration allows")]
+    table = values.position_bound(wanted_positions(options, bounds))
+    sizes = choose_sizes(options, bounds + ([table] if table else []), dims_.fixed_rows, report)
+    meanings = values.meanings(sizes, table.rows if table else None, report)
+    build.llm = LlmParts(roles, dims_, values, sizes, meanings)
+
+
+def copy_for_entries(build: Build) -> None:
+    """A copy for each entry."""
+    if build.llm is None:
+        check_fixed_states(build.states, build.classes)
+        build.drafts = [main_draft(build.model, build.options)]
+    else:
+        build.drafts = llm_drafts(build.model, build.llm.dims, build.llm.sizes)
+
+
+# --- steps on each entry --------------------------------------------------------------------------------------------
+
+
+def recognise(build: Build, draft: Draft) -> None:
+    """Tables, masks and constants take the place of values that follow from the step alone."""
+    if build.llm is None or draft.n_past is None:
+        return
+    llm = build.llm
+    uses = uses_by_name(llm.step_values.frontier)
+    held = constants(llm.step_values, llm.meanings, Point(draft.capacity, draft.rows))
+    apply_meanings(draft.graph, uses, llm.meanings, held, draft.n_past, draft.rows, draft.capacity)
+    remove_dead(draft.graph)  # what lies behind the frontier may not fold, and need not
+
+
+def fold_constants(build: Build, draft: Draft) -> None:
+    """Constants and shape arithmetic are computed; every value gets its type and static shape."""
+    fold(draft.graph, draft.shapes, build.inference)
+    if build.llm is not None:
+        drop_step_inputs(draft, build.llm.roles.inputs)
+
+
+def cut(build: Build, draft: Draft) -> None:
+    """Caches give their new rows alone; body and head part."""
+    llm = build.llm
+    if llm is None:
+        return
+    if not llm.cut:
+        llm.cut = find_cut(draft.graph, llm.roles.logits, draft.rows)
+        llm.vocab = dims(next(v for v in draft.graph.outputs if v.name == llm.roles.logits))[-1]
+    if draft is build.drafts[-1]:
+        build.drafts.append(head_of(draft, llm.cut, llm.roles.logits))
+    cut_to_new_rows(draft.graph, build.states, build.classes)
+    llm.hidden = cut_body(draft, llm.cut, llm.roles.logits)
+
+
+def tidy(build: Build, draft: Draft) -> None:
+    """What changes nothing goes."""
+    clean(draft.graph)
+
+
+def fuse(*rules: Rule) -> Callable[[Build, Draft], None]:
+    """A step that applies fusion rules, in this order."""
+
+    def step(build: Build, draft: Draft) -> None:
+        scope = Scope(draft.graph, draft.rows, build.proofs, draft.n_past)
+        fired, refusals = apply_rules(rules, scope)
+        remove_dead(draft.graph)
+        build.report.extend(f"{draft.label}: {name} x {count}" for name, count in fired.items())
+        if build.llm is not None:
+            build.llm.refusals.extend(refusals)
+
+    return step
+
+
+def check_caches_are_fused(build: Build, draft: Draft) -> None:
+    """Only attention may read a cache: it alone knows which slots are filled."""
+    if build.llm is not None:
+        check_cache_readers(draft, build.llm.refusals)
+
+
+def name_ports(build: Build, draft: Draft) -> None:
+    """Inputs and outputs in their order and under their names; bodies of npuc's operators."""
+    name_outputs(draft)
+    if build.llm is not None and draft.name != "head":
+        order_inputs(draft, build.llm.roles.ids, [s.input for s in build.states if s.input is not None])
+    add_functions(draft.model)
+    verify_folded(draft.graph, "ports")
