@@ -13,7 +13,7 @@ from npuc.check.table import resolve
 from npurt.target import Target
 
 if TYPE_CHECKING:
-    from npuc.schedule.program import EntryProgram
+    from npuc.tasks.program import EntryProgram
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from npuc.check.finding import Finding
 from npuc.check.table import Rows
-from npuc.schedule.program import Barrier
+from npuc.tasks.program import Barrier
 
 
 def completes(

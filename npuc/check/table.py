@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from npuc.check.finding import Finding
-from npuc.schedule.program import Barrier, Sync
+from npuc.tasks.program import Barrier, Sync
 
 
 @dataclass(frozen=True)

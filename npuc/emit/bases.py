@@ -17,8 +17,8 @@ from npuc.emit.elf import Symbol
 from npuc.emit.errors import EmitError
 from npuc.emit.pool import ConstPlan, Placed, const_sizes
 from npuc.graph.entry import StateSpec
-from npuc.schedule.program import EntryProgram
 from npuc.tasks.graph import Buffer, Role
+from npuc.tasks.program import EntryProgram
 from npurt.abi import blob
 from npurt.abi.dtypes import DType
 from npurt.abi.records import BASE, STEP_BYTES, BaseKind, Step

@@ -85,6 +85,8 @@ def dma_row(task: Task, op: CopyOp | FillOp | GatherOp, queue: Queue, locate: Lo
             index_base, index_offset, index_const = locate(index)
         else:
             code = DmaOp.COPY
+            if len(task.reads) != 1 or len(task.writes) != 1:
+                raise locate.refuse(task, f"a copy of {len(task.writes)} regions at once, a DMA record holds one")
             if src.shape != dst.shape:
                 raise locate.refuse(task, f"copy of {list(src.shape)} to {list(dst.shape)}: shapes must be equal")
             if op.layout:

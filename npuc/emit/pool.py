@@ -12,8 +12,8 @@ import numpy as np
 from npuc.emit.elf import align_up
 from npuc.emit.errors import EmitError
 from npuc.graph.entry import StateSpec
-from npuc.schedule.program import EntryProgram
 from npuc.tasks.graph import Buffer, Const, Role
+from npuc.tasks.program import EntryProgram
 
 ALIGN = 64  # bytes; a constant may ask for more
 LONGEST_ALIGN = 4096  # the section itself is page-aligned, so no constant can lie better

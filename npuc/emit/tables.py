@@ -18,8 +18,8 @@ from npuc.emit.errors import EmitError
 from npuc.emit.operands import Locate, dma_row, dpu_row, predicate, shave_args, step_patches
 from npuc.emit.pool import ConstPlan
 from npuc.emit.shave import ShaveText
-from npuc.schedule.program import EntryProgram, Sync
 from npuc.tasks.graph import CallOp, MmaOp, Origin, Task
+from npuc.tasks.program import EntryProgram, Sync
 from npurt.abi.records import BARRIER, DMA, DPU, ENTRY, MAX_COORD, NO_NODE, ORIGIN, SHAVE, SHAVE_ARG, Queue
 from npurt.abi.rows import fill
 
@@ -94,6 +94,8 @@ def build_tables(
         locate = Locate(bases, consts, program.offsets, program.entry)
         for i, task in enumerate(program.tasks):
             queue = _queue(task, program.queues[i], program.entry)
+            if task.flag is not None:
+                raise locate.refuse(task, "a device predicate, which no record of this version can hold")
             sync = _sync(program.sync[i], task.origin, names)
             if isinstance(task.op, MmaOp):
                 row, refs = dpu_row(task, task.op, locate)

@@ -25,7 +25,7 @@ from npuc.emit.relocs import bind_relocations, static_relocations, step_relocati
 from npuc.emit.shave import TEXT_ALIGN
 from npuc.emit.tables import TaskTables, build_tables
 from npuc.graph.entry import StateSpec
-from npuc.schedule.program import EntryProgram
+from npuc.tasks.program import EntryProgram
 from npurt.abi import blob
 from npurt.abi.blob import SectionFlag, SectionType
 

@@ -46,6 +46,19 @@ def check_caches(states: Sequence[StateInfo], classes: Sequence[StateClass]) -> 
     problems.refuse()
 
 
+def release_growing_pairs(graph: ir.Graph, states: Sequence[StateInfo]) -> list[StateInfo]:
+    """The states of a plain graph: a pair of an input and a longer output is just that, under its names in the file."""
+    kept = []
+    values = {value.name: value for value in (*graph.inputs, *graph.outputs)}
+    for state in states:
+        if state.form == "pair" and state.growing_axis is not None and len(state.aliases) == 2:
+            for name, alias in zip((state.input, state.output), state.aliases, strict=True):
+                values[name].name = alias
+        else:
+            kept.append(state)
+    return kept
+
+
 def check_fixed_states(states: Sequence[StateInfo], classes: Sequence[StateClass]) -> None:
     """Raises ModelRefused naming each state that grows in a graph that is no language model."""
     problems = Problems()

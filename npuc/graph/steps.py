@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from npuc.graph.append import check_caches, check_fixed_states, cut_to_new_rows
+from npuc.graph.append import check_caches, check_fixed_states, cut_to_new_rows, release_growing_pairs
 from npuc.graph.caches import check_cache_readers
 from npuc.graph.clean import clean, remove_dead
 from npuc.graph.dims import InputDims, input_dims
@@ -104,6 +104,8 @@ def measure(build: Build) -> None:
 def copy_for_entries(build: Build) -> None:
     """A copy for each entry."""
     if build.llm is None:
+        build.states = release_growing_pairs(build.model.graph, build.states)
+        build.classes = classify(build.states, build.model)
         check_fixed_states(build.states, build.classes)
         build.drafts = [main_draft(build.model, build.options)]
     else:

@@ -56,6 +56,8 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     position = {node: place for place, node in enumerate(nodes)}
     gated = find_gated(groups)
     done = {node for layer in gated.values() for node in layer.products}
+    given = set(graph.outputs) - low.direct.keys() - {v for v in graph.outputs if v.name in _next_names(states)}
+    copied: set[ir.Value] = set()
     problems: dict[str, str] = {}
     for node in nodes:
         try:
@@ -78,6 +80,9 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                 # wait on the chip for the end of the entry
                 if value.name in appended and value in low.at:
                     _append(low, appended[value.name], low.at[value], buffers)
+                elif value in given and value in low.at:  # read by others, too: need not wait on the chip either
+                    _copy_out(low, value, low.at[value])
+                    copied.add(value)
         except LoweringRefused as refused:
             problems.setdefault(node.op_type, refused.problems[0])
         except UnsupportedType as error:
@@ -90,7 +95,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                 raise
     if problems:
         raise LoweringRefused(list(problems.values()))
-    _finish(low, graph, states, buffers)
+    _finish(low, graph, states, buffers, copied)
     return low.calls
 
 
@@ -113,7 +118,7 @@ def _bind_inputs(low: Lowering, entry: EntryGraph, states: list[StateSpec], buff
 
 
 def _bind_outputs(low: Lowering, graph: ir.Graph, states: list[StateSpec]) -> None:
-    next_values = {state.output for state in states}
+    next_values = _next_names(states)
     for value in graph.outputs:
         if value.name in next_values:
             continue
@@ -122,22 +127,32 @@ def _bind_outputs(low: Lowering, graph: ir.Graph, states: list[StateSpec]) -> No
             low.direct[value] = _output(low, value)
 
 
+def _next_names(states: list[StateSpec]) -> set[str]:
+    return {state.output for state in states if state.output is not None}
+
+
 def _output(low: Lowering, value: ir.Value) -> Buffer:
     nbytes = math.prod(static_shape(value)) * output_dtype(low.storage, value).nbytes
     return Buffer(f"{low.entry}.out.{value.name}", "ddr", nbytes, Role.OUTPUT)
 
 
-def _finish(low: Lowering, graph: ir.Graph, states: list[StateSpec], buffers: dict[str, Buffer]) -> None:
-    """Outputs that no kernel wrote in place, then the states: all are read before any is written."""
+def _copy_out(low: Lowering, value: ir.Value, region: Region) -> None:
+    """A copy of a value to its place among the outputs."""
+    dtype, shape = output_dtype(low.storage, value), static_shape(value)
+    buffer = low.direct.get(value) or _output(low, value)
+    target = Region(buffer, 0, dtype, shape, views.contiguous_strides(shape, dtype.nbytes))
+    _copy(low, str(value.name), region, target)
+
+
+def _finish(low: Lowering, graph: ir.Graph, states: list[StateSpec], buffers: dict[str, Buffer],
+            copied: set[ir.Value]) -> None:  # fmt: skip
+    """Outputs that no kernel wrote in place and none has copied, then the states: all are read before any is written."""
     by_output = {state.output: state for state in states if state.output is not None}
     for value in graph.outputs:
         region = low.region(value)
-        if value.name in by_output or (value in low.direct and region.buffer is low.direct[value]):
-            continue
-        dtype, shape = output_dtype(low.storage, value), static_shape(value)
-        buffer = low.direct.get(value) or _output(low, value)
-        target = Region(buffer, 0, dtype, shape, views.contiguous_strides(shape, dtype.nbytes))
-        _copy(low, str(value.name), region, target)
+        in_place = value in low.direct and region.buffer is low.direct[value]
+        if value.name not in by_output and value not in copied and not in_place:
+            _copy_out(low, value, region)
     writes: list[tuple[StateSpec, Region]] = []
     for value in graph.outputs:
         state = by_output.get(str(value.name))

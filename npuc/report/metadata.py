@@ -8,8 +8,8 @@ from typing import Any
 
 from npuc.emit.errors import EmitError
 from npuc.graph.entry import EntryGraph, LlmInfo, PortSpec, StateSpec
-from npuc.schedule.program import EntryProgram
 from npuc.tasks.graph import Role
+from npuc.tasks.program import EntryProgram
 from npurt.abi.dtypes import DType
 
 FORMAT = 1

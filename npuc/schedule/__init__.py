@@ -3,7 +3,7 @@
 from npuc.schedule.errors import OverflowRefused, PinRefused, ScheduleBroken, ScheduleRefused
 from npuc.schedule.limits import Limits, ScheduleOptions, limits_of
 from npuc.schedule.pipeline import schedule, schedule_within
-from npuc.schedule.program import Barrier, EntryProgram, Sync
+from npuc.tasks.program import Barrier, EntryProgram, Sync
 
 __all__ = [
     "Barrier",

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from npuc.schedule.errors import ScheduleBroken
-from npuc.schedule.program import Barrier, Sync
+from npuc.tasks.program import Barrier, Sync
 
 _SWEEPS = 16  # random graphs need 2 with 16 barriers, at most 5 with as few barriers as queues
 

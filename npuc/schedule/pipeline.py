@@ -7,9 +7,9 @@ from npuc.schedule.depend import depend
 from npuc.schedule.errors import ScheduleBroken, ScheduleRefused
 from npuc.schedule.limits import Limits, ScheduleOptions, limits_of
 from npuc.schedule.place import place
-from npuc.schedule.program import EntryProgram
 from npuc.schedule.simulate import run_to_completion
 from npuc.tasks.graph import TaskGraph
+from npuc.tasks.program import EntryProgram
 from npurt.target import Target
 
 

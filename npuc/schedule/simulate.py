@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from npuc.schedule.errors import ScheduleBroken
-from npuc.schedule.program import Barrier, EntryProgram, Sync
+from npuc.tasks.program import Barrier, EntryProgram, Sync
 
 
 class BarrierMachine:
-    """Queues, barrier table and physical barriers of one entry while it runs (npuc.schedule.program has the rules)."""
+    """Queues, barrier table and physical barriers of one entry while it runs (npuc.tasks.program has the rules)."""
 
     def __init__(self, queues: Sequence[str], barriers: Sequence[Barrier], sync: Sequence[Sync]) -> None:
         self.barriers, self.sync = barriers, sync

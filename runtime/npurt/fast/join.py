@@ -66,7 +66,8 @@ def _may_move(op: Mma, first: int, ops: Sequence[Op], constant: int, writer: Tra
     """Whether a product may run at place `first` instead of its own."""
     if touched.largest(op.c) > first:
         return False
-    if op.a.base != constant and writer.largest(op.a) >= first:
+    fixed = [op.a] if op.table is None else [op.a, op.table]
+    if any(ref.base != constant and writer.largest(ref) >= first for ref in fixed):
         return False
     if op.b.base == constant:
         return True
@@ -89,7 +90,8 @@ def _k_keys(op: Mma) -> tuple[Hashable, Hashable] | None:
         return None
     k = op.a.shape[2]
     pace = op.b.stride[1] if op.kn else op.b.stride[2]
-    shared = (op.pred, op.kn, op.scale, op.c, _frame(op.a, 2), _frame(op.b, 1 if op.kn else 2))
+    step = op.cut.amount.step if op.cut else None
+    shared = (op.pred, op.kn, op.scale, op.c, step, _frame(op.a, 2), _frame(op.b, 1 if op.kn else 2))
 
     def key(a: int, b: int, plus: int | None) -> Hashable:
         return (*shared, a, b, plus)
@@ -106,7 +108,8 @@ def _n_keys(op: Mma) -> tuple[Hashable, Hashable] | None:
         return None
     n = op.c.shape[2]
     pace = op.b.stride[2] if op.kn else op.b.stride[1]
-    shared = (_common(op), op.adds, op.a, _frame(op.b, 2 if op.kn else 1), _frame(op.c, 2), op.table and op.table.base)
+    step = op.cut.amount.step if op.cut else None
+    shared = (_common(op), op.adds, op.a, step, _frame(op.b, 2 if op.kn else 1), _frame(op.c, 2), op.table and op.table.base)
 
     def key(b: int, c: int, table: int, plus: int | None) -> Hashable:
         return (*shared, b, c, table, plus)

@@ -9,7 +9,6 @@ import numpy as np
 
 from npuc.graph.entry import LlmInfo, StateSpec
 from npuc.report.metadata import EntryPorts, Port, build_metadata
-from npuc.schedule.program import Barrier, EntryProgram, Sync
 from npuc.tasks.assemble import assemble
 from npuc.tasks.graph import (
     Buffer,
@@ -26,6 +25,7 @@ from npuc.tasks.graph import (
     Task,
     When,
 )
+from npuc.tasks.program import Barrier, EntryProgram, Sync
 from npurt.abi.dtypes import DType
 
 ROWS, HEADS, WIDTH, SLOTS = 4, 2, 8, 19  # chunk, KV heads, head width, physical rows (16 + 4 - 1)

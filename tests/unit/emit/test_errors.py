@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from npuc.emit import EmitError, write_blob
-from npuc.schedule.program import Sync
-from npuc.tasks.graph import Buffer, CopyOp, GatherOp, MmaOp, Role
+from npuc.tasks.graph import Buffer, CopyOp, Flag, GatherOp, MmaOp, Role
+from npuc.tasks.program import Sync
 from npurt.abi.dtypes import DType
 from tests.unit.emit.programs import Draft, Model, model, one_entry, view
 
@@ -142,6 +142,21 @@ def test_coordinates_and_barriers_beyond_the_record(tmp_path: Path) -> None:
     )
     small.programs[0] = replace(small.programs[0], sync=[Sync((128,), (), 1)])
     assert refusal(small, tmp_path / "x") == "barrier id 128: a record's masks hold ids up to 127"
+
+
+def test_what_other_machines_say_and_no_record_holds(tmp_path: Path) -> None:
+    def copy(draft: Draft) -> None:
+        regions = [view(draft.local(name, 16), (8,)) for name in "abcd"]
+        draft.add("dma.in", CopyOp(), regions[:2], regions[2:], ("n", "k", (), "both"))
+
+    small = drafted(copy)
+    assert refusal(small, tmp_path / "x") == (
+        "entry main, node n, kernel k[]: a copy of 2 regions at once, a DMA record holds one"
+    )
+    small.programs[0].tasks[0].flag = Flag((0,))
+    assert refusal(small, tmp_path / "x") == (
+        "entry main, node n, kernel k[]: a device predicate, which no record of this version can hold"
+    )
 
 
 def test_a_name_that_no_string_table_holds(tmp_path: Path) -> None:

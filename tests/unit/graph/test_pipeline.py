@@ -170,9 +170,17 @@ def test_open_dim_of_a_plain_graph_is_named_with_its_option(tmp_path: Path) -> N
     assert graphs.llm is None
 
 
-def test_language_model_compiled_as_a_plain_graph_needs_its_dims() -> None:
-    with pytest.raises(ModelRefused, match="has no value; give it with --dim"):
+def test_language_model_as_a_plain_graph_has_its_own_inputs_and_outputs() -> None:
+    with pytest.raises(
+        ModelRefused, match="dim 'past_sequence' of input 'past_key_values.0.key' has no value; give it with"
+    ):
         build(LLAMA, BuildOptions(llm=False))
+    sizes = {"batch": 1, "sequence": 3, "past_sequence": 5, "total_sequence": 8}
+    graphs = build(LLAMA, BuildOptions(llm=False, dims=sizes))
+    (entry,) = graphs.entries
+    assert (entry.label, graphs.states, graphs.llm) == ("main", [], None)
+    assert [port.name for port in entry.inputs][3:5] == ["past_key_values.0.key", "past_key_values.0.value"]
+    assert PortSpec("present.1.value", (1, 2, 8, 16), FLOAT) in entry.outputs
 
 
 def test_plain_graph_asked_for_as_a_language_model(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ STORED = {
     ),
     "shape": (
         lambda: {**tiny.tensors(), "output_norm.weight": (np.ones(32, np.float32), Q.F32)},
-        "the tensor output_norm.weight is [32], and the model's sizes ask for [64]",
+        "the tensor output_norm.weight is [32], and the sizes of the model ask for [64]",
     ),
     "kind": (
         lambda: {**tiny.tensors(), "blk.0.attn_q.weight": (np.zeros((64, 44), np.uint8), Q.Q5_0)},
@@ -37,7 +37,8 @@ STORED = {
 }  # fmt: skip
 METADATA = {
     "pre": (
-        {"pre": "llama3"}, "the tokenizer is of the kind 'gpt2' with the rule 'llama3': only 'gpt2' with 'smollm' is read"
+        {"pre": "llama3"},
+        "the tokenizer is of the kind 'gpt2' with the rule 'llama3': only 'gpt2' with 'smollm' is read",
     ),
     "turned": (
         {"turned": 8},

@@ -41,8 +41,9 @@ def tensors() -> dict[str, tuple[np.ndarray, Q]]:
 
     found = {"token_embd.weight": stored(len(TOKENS), HIDDEN, Q.Q8_0)}
     for i in range(LAYERS):
+        kv = (KV_HEADS * HEAD_DIM, HIDDEN)
         sizes = {
-            "attn_q": (HIDDEN, HIDDEN), "attn_k": (KV_HEADS * HEAD_DIM, HIDDEN), "attn_v": (KV_HEADS * HEAD_DIM, HIDDEN),
+            "attn_q": (HIDDEN, HIDDEN), "attn_k": kv, "attn_v": kv,
             "attn_output": (HIDDEN, HIDDEN), "ffn_gate": (INNER, HIDDEN), "ffn_up": (INNER, HIDDEN),
             "ffn_down": (HIDDEN, INNER),
         }  # fmt: skip
