@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from npuc.frontend.errors import Problems
+from npuc.frontend.errors import ModelRefused, Problems
 from npuc.graph.infer import Dims, Inference
 from npuc.graph.interpret import Interpreter, input_facts
 from npuc.graph.nodes import producer
@@ -51,6 +51,9 @@ def input_dims(
     assert ids.shape is not None
     rows = ids.shape[-1]
     fixed_rows = int(rows) if isinstance(rows, int) else None
+    if fixed_rows not in (None, 1):
+        what = f"input {roles.ids!r} always has {fixed_rows} tokens"
+        raise ModelRefused([f"{what}; export the model with any number of tokens, or with one"])
     states: dict[str, Dims] = {}
     names: dict[str, tuple[str, ...]] = {}
     for state in roles.states:

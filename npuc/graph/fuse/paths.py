@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import onnx_ir as ir
@@ -132,15 +133,21 @@ def _misplaced(cache: Cache, steps: list[Step], heads: int, transposed: bool) ->
     return None
 
 
-def find_query(value: ir.Value, heads: int, rows: int, size: int) -> tuple[ir.Value, float]:
+def find_query(value: ir.Value, heads: int, rows: int, size: int, scope: Scope) -> tuple[ir.Value, float]:
     """The earliest value whose elements are the queries [H, C, D] in this order, and the factor from it to `value`."""
-    best, factor, steps = value, 1.0, []
+    best, factor, steps = value, 1.0, list[Step]()
     count = heads * rows * size
     for step in chain(value):
         steps.append(step)
         if int(np.prod(dims(step.source))) != count:
             break
-        moved = follow(steps, np.arange(count, dtype=np.int32).reshape(dims(step.source)))
-        if np.array_equal(moved.reshape(-1), np.arange(count)):
+        region = Region(tuple(s.node for s in reversed(steps)), (step.source,), value)
+        if scope.proofs.once(("query", region.signature()), partial(_keeps_order, list(steps))):
             best, factor = step.source, product(steps)
     return best, factor
+
+
+def _keeps_order(steps: list[Step]) -> bool:
+    shape = dims(steps[-1].source)
+    elements = np.arange(int(np.prod(shape)), dtype=np.int32)
+    return bool(np.array_equal(follow(steps, elements.reshape(shape)).reshape(-1), elements))

@@ -56,7 +56,6 @@ class Context:
         self.pool = Pool()
         self.step = [0] * (max(Step) + 1)
         self.step_arrays = {field: np.zeros((), np.int32) for field in Step}
-        self.threads_of_step = 0
 
     def set_step(self, values: dict[Step, int]) -> None:
         for field, value in values.items():
@@ -69,8 +68,6 @@ class Context:
             return [] if target is source else [(np.copyto, (target, source))]
         if dtype is DType.BF16:
             return [(_round_bf16, (source, target))]
-        if source.base is None and not source.flags.writeable:
-            source = np.array(source)
         bits = self.pool.take(source.shape, np.int32)
         anchor = bits.view(np.float32)
         calls: list[Call] = [

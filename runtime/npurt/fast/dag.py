@@ -11,8 +11,12 @@ from enum import IntEnum
 
 from npurt.abi.bytecode import Op
 from npurt.abi.dtypes import DType
-from npurt.shave.program import Program
+from npurt.shave.program import Instruction, Program
 from npurt.shave.rules import RULES
+
+
+VIEWS = (Op.RESHAPE, Op.TRANSPOSE, Op.SLICE, Op.COPY)
+"""What shows an operand's own elements."""
 
 
 class Fused(IntEnum):
@@ -29,15 +33,23 @@ class Node:
     op: Op | Fused
     operands: tuple[int, ...]
     arg: int
-    axis: int
-    imm: int
     dtype: DType
     shape: tuple[int, ...]
+    instruction: Instruction
+
+    @property
+    def axis(self) -> int:
+        return self.instruction.axis
+
+    @property
+    def imm(self) -> int:
+        return self.instruction.imm
 
 
 @dataclass(frozen=True, slots=True)
 class Dag:
-    """Nodes in an order that runs. last: of each node the last node that needs it (itself where none does)."""
+    """Nodes in an order that runs. last: of each node the last node that needs it or a view of it (itself where none
+    does); uses: how many need it."""
 
     nodes: tuple[Node, ...]
     last: tuple[int, ...]
@@ -61,10 +73,10 @@ def _values(program: Program, dead: Set[int]) -> list[Node]:
             if arg in dead:
                 continue
             source = program.registers[instruction.b]
-            nodes.append(Node(op, operands, arg, 0, 0, source.dtype, source.shape))
+            nodes.append(Node(op, operands, arg, source.dtype, source.shape, instruction))
             continue
         dst = program.registers[instruction.dst]
-        nodes.append(Node(op, operands, arg, instruction.axis, instruction.imm, dst.dtype, dst.shape))
+        nodes.append(Node(op, operands, arg, dst.dtype, dst.shape, instruction))
         current[instruction.dst] = len(nodes) - 1
     return nodes
 
@@ -110,7 +122,8 @@ def _compact(nodes: list[Node]) -> Dag:
             place[number] = len(kept)
             kept.append(replace(node, operands=tuple(place[operand] for operand in node.operands)))
     last = list(range(len(kept)))
-    for number, node in enumerate(kept):
-        for operand in node.operands:
-            last[operand] = number
+    for number in reversed(range(len(kept))):
+        until = last[number] if kept[number].op in VIEWS else number
+        for operand in kept[number].operands:
+            last[operand] = max(last[operand], until)
     return Dag(tuple(kept), tuple(last), tuple(_use_counts(kept)))

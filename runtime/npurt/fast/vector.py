@@ -16,7 +16,7 @@ from npurt.abi.bytecode import Op
 from npurt.abi.dtypes import DType
 from npurt.abi.records import Step
 from npurt.fast.context import Call, Context
-from npurt.fast.dag import Dag, Fused, Node
+from npurt.fast.dag import VIEWS, Dag, Fused, Node
 from npurt.fast.ops import Call as Task
 from npurt.fast.refs import Plane, Ref
 from npurt.shave.machine import compute_of
@@ -36,7 +36,6 @@ _NOT_INTEGER = (Op.DIV, Op.MOD, Op.FMOD)  # NumPy's rules for integers are not t
 _REDUCE: dict[Op | Fused, Callable[..., Any]] = {
     Op.SUM: np.add.reduce, Op.RMAX: np.maximum.reduce, Op.RMIN: np.minimum.reduce, Op.PROD: np.multiply.reduce,
 }  # fmt: skip
-_VIEWS = (Op.RESHAPE, Op.TRANSPOSE, Op.SLICE, Op.COPY)
 _REGISTER = {DType.F32: np.float32, DType.I32: np.int32, DType.BOOL: np.bool_}
 _ONE = np.array(1, np.float32)
 
@@ -83,7 +82,7 @@ class _Binder:
         if self.dag.uses[place] == 1 and node.dtype is DType.F32 and node.op is not Op.LOAD:
             store = self.dag.last[place]
             target = self.dag.nodes[store]
-            if target.op is Op.STORE and self._may_place(place, target.arg):
+            if target.op is Op.STORE and target.operands == (place,) and self._may_place(place, target.arg):
                 ref = self.task.args[target.arg]
                 assert isinstance(ref, Ref)
                 self.placed[store] = place
@@ -114,9 +113,9 @@ class _Binder:
         if op is Op.SCALAR:
             return self._scalar(node), -1
         if op is Op.CONST or op is Op.IOTA:
-            return compute_of(op, node.axis, node.imm, node.dtype, node.shape)(), -1
+            return self._exact(node)(), -1
         operands = [self.values[operand] for operand in node.operands]
-        if op in _VIEWS:
+        if op in VIEWS:
             shown = _shown(node, operands[0])
             if shown is not None:
                 return shown, self.roots[node.operands[0]]
@@ -148,7 +147,7 @@ class _Binder:
             self.pool.give(scratch)
             return [*_one_plus_exp_minus(operands[0], scratch), (np.divide, (operands[0], scratch, out))]
         if op is Fused.SQUARES:
-            return [(np.vecdot, (operands[0], operands[0], out.reshape(out.shape[:-1])))]  # a view: out has 1 there
+            return [(np.vecdot, (operands[0], operands[0], out[..., 0]))]
         if op is Op.RECIP:
             return [(np.divide, (_ONE, operands[0], out))]
         if op is Op.RSQRT:
@@ -165,9 +164,11 @@ class _Binder:
             return [(np.add.accumulate, (operands[0], node.axis, None, out))]
         if op in _UFUNCS and not (integer and op in _NOT_INTEGER):
             return [(_UFUNCS[op], (*operands, out))]
-        assert isinstance(op, Op)
-        function = compute_of(op, node.axis, node.imm, node.dtype, node.shape)
-        return [(_assign, (out, function, *operands))]
+        return [(_assign, (out, self._exact(node), *operands))]
+
+    def _exact(self, node: Node) -> Callable[..., Any]:
+        """The function of exact mode."""
+        return compute_of(node.instruction, self.task.program)
 
     def _load(self, place: int, node: Node) -> tuple[Array, int]:
         ref = self.task.args[node.arg]
@@ -222,10 +223,8 @@ def _shown(node: Node, source: Array) -> Array | None:
         return source[(slice(None),) * node.axis + (slice(node.imm, node.imm + node.shape[node.axis]),)]
     if node.op is Op.COPY:
         return np.broadcast_to(source, node.shape)
-    try:
-        return source.reshape(node.shape, copy=False)
-    except (ValueError, TypeError):
-        return None
+    shown = source.reshape(node.shape)
+    return shown if np.may_share_memory(shown, source) or not source.size else None
 
 
 def _one_plus_exp_minus(x: Array, out: Array) -> list[Call]:

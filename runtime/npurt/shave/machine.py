@@ -149,7 +149,7 @@ def prepare(program: Program) -> Prepared:
         if "a" in RULES[instruction.op].operands:
             calls.append(_memory_call(instruction, program))
         else:
-            calls.append(_value_call(instruction, _compute(instruction, program)))
+            calls.append(_value_call(instruction, compute_of(instruction, program)))
         dropped = [number for number in released if program.registers[number].shape]
         if dropped:
             calls.append(_drop_call(dropped))
@@ -202,7 +202,7 @@ def _value_call(instruction: Instruction, compute: Callable[..., Any]) -> Call:
     return general
 
 
-def _compute(instruction: Instruction, program: Program) -> Callable[..., Any]:
+def compute_of(instruction: Instruction, program: Program) -> Callable[..., Any]:
     """The function of the register operands that one instruction computes."""
     op, axis, imm = instruction.op, instruction.axis, instruction.imm
     dst = program.registers[instruction.dst]

@@ -58,6 +58,35 @@ def test_variant_agrees_with_the_formula(name: str, tinyllm: tuple[Any, Any], tm
         np.testing.assert_allclose(staged.token(ids[n_past], n_past)[0, 0], expected[n_past], rtol=1e-4, atol=1e-5)
 
 
+def test_graph_that_takes_one_token_a_run(tinyllm: tuple[Any, Any], tmp_path: Path) -> None:
+    model, exporter = tinyllm
+    weights = model.weights(model.BASE)
+    one_token = exporter.build(model.BASE, weights)
+    for port in (*one_token.graph.input, *one_token.graph.output):
+        for dim in port.type.tensor_type.shape.dim:
+            if dim.dim_param == "length":
+                dim.dim_value = 1
+    onnx.save(one_token, tmp_path / "model.onnx")
+    graphs = build(tmp_path / "model.onnx", SIZES, dump_after=["ports"], dump_dir=tmp_path)
+    assert "chunk 4: the graph was exported with 1 rows a run: 1 is used" in graphs.report
+    assert [entry.rows for entry in graphs.entries] == [1, 1, 1]
+    ids = np.array([5, 17, 0, 28, 9, 11, 3])
+    staged = StagedModel(graphs, tmp_path, "ports", garbage=float("nan"))
+    np.testing.assert_allclose(staged.prompt(ids)[0], model.forward(model.BASE, weights, ids), rtol=1e-4, atol=1e-5)
+
+
+def test_graph_that_takes_several_tokens_a_run_is_refused(tinyllm: tuple[Any, Any], tmp_path: Path) -> None:
+    model, exporter = tinyllm
+    several = exporter.build(model.BASE, model.weights(model.BASE))
+    for port in (*several.graph.input, *several.graph.output):
+        for dim in port.type.tensor_type.shape.dim:
+            if dim.dim_param == "length":
+                dim.dim_value = 3
+    onnx.save(several, tmp_path / "model.onnx")
+    with pytest.raises(ModelRefused, match="input 'input_ids' always has 3 tokens; export the model with any number"):
+        build(tmp_path / "model.onnx", SIZES)
+
+
 def test_attention_with_a_sink_is_refused_with_its_reason(tinyllm: tuple[Any, Any], tmp_path: Path) -> None:
     model, exporter = tinyllm
     config = {**model.BASE, "sink": True}

@@ -71,6 +71,14 @@ def test_size_that_depends_on_data_is_refused_by_name() -> None:
     )
 
 
+def test_operator_without_a_rule_is_refused_by_name() -> None:
+    model = graph("g (float[2] x) => (float[2] y) { y = com.microsoft.MoE (x) }", opset=21, extra='"com.microsoft" : 1')
+    model.graph[0].name = "experts"
+    with pytest.raises(ModelRefused) as refused:
+        fold(model.graph, {model.graph.inputs[0]: (2,)}, Inference())
+    assert str(refused.value) == "node 'experts' (com.microsoft::MoE): npuc has no rule for this operator"
+
+
 def test_shapes_that_do_not_fit_name_the_node_and_both() -> None:
     with pytest.raises(ModelRefused) as refused:
         folded("g (float[2,A] x, float[4,B] z) => (float[2,B] y) { y = MatMul (x, z) }", (2, 3), (4, 4))

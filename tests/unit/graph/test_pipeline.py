@@ -172,7 +172,7 @@ def test_open_dim_of_a_plain_graph_is_named_with_its_option(tmp_path: Path) -> N
 
 def test_language_model_as_a_plain_graph_has_its_own_inputs_and_outputs() -> None:
     with pytest.raises(
-        ModelRefused, match="dim 'past_sequence' of input 'past_key_values.0.key' has no value; give it with"
+        ModelRefused, match=r"dim 'past_sequence' of input 'past_key_values.0.key' has no value; give it with"
     ):
         build(LLAMA, BuildOptions(llm=False))
     sizes = {"batch": 1, "sequence": 3, "past_sequence": 5, "total_sequence": 8}

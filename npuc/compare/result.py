@@ -1,0 +1,80 @@
+"""What a comparison found, for people and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from npuc.compare.device import GroupFinding
+from npuc.compare.stages import StepFinding
+from npuc.compare.tolerance import Difference
+
+_NAME_WIDTH = 20
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of `npuc check`.
+
+    parts: what was compared end to end. tokens: greedy choices of onnxruntime, and of the device after the same tokens;
+    None for a plain graph. step, group: the first of each that diverges. blob: why the blob is not what the model
+    compiles to, with the first lines of the difference. compared: tensors of node groups.
+    """
+
+    tolerance: str
+    parts: Mapping[str, Difference]
+    tokens: tuple[list[int], list[int]] | None = None
+    step: StepFinding | None = None
+    group: GroupFinding | None = None
+    blob: tuple[str, ...] = ()
+    compared: int = 0
+    steps_run: bool = field(default=False)
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all is within the tolerance."""
+        whole = all(part.within for part in self.parts.values())
+        return whole and self.step is None and self.group is None and not self.blob
+
+    def lines(self) -> list[str]:
+        """The human form."""
+        head = "agrees with onnxruntime" if self.agrees else "diverges from onnxruntime"
+        lines = [f"{head} (tolerance: {self.tolerance})"]
+        width = max((len(name) for name in self.parts), default=_NAME_WIDTH)
+        for name, part in self.parts.items():
+            mark = "ok  " if part.within else "FAIL"
+            lines.append(f"  {mark} {name:{width}} {list(part.shape)}: {part}")
+            if part.undefined:
+                lines.append(f"       {part.undefined} values are NaN in onnxruntime and not compared")
+        if self.tokens is not None:
+            same = sum(a == b for a, b in zip(*self.tokens, strict=True))
+            lines.append(f"  greedy tokens: {same} of {len(self.tokens[0])} equal")
+        lines += self._findings()
+        return lines
+
+    def _findings(self) -> list[str]:
+        if self.blob:
+            return list(self.blob)
+        if self.step is not None:
+            return [str(self.step)]
+        if self.group is not None:
+            return ["every step of the graph keeps the result", *self.group.lines()]
+        if not self.steps_run:
+            return []
+        kept = f"every step of the graph keeps the result, and {self.compared} values of node groups are within tolerance"
+        if self.agrees:
+            return [kept]
+        return [f"{kept}, each from equal inputs: the error grows from group to group, or only without probes"]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "agrees": self.agrees,
+            "tolerance": self.tolerance,
+            "parts": {name: asdict(part) for name, part in self.parts.items()},
+            "tokens": None if self.tokens is None else {"onnxruntime": self.tokens[0], "device": self.tokens[1]},
+            "step": None if self.step is None else asdict(self.step),
+            "group": None if self.group is None else asdict(self.group),
+            "blob": list(self.blob),
+            "compared": self.compared,
+        }

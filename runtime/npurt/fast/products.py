@@ -1,0 +1,104 @@
+"""Matrix products as NumPy calls: BLAS in float32 on views, then scale, table, clamp and rounding in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from npurt.abi.dtypes import DType
+from npurt.fast.context import Array, Call, Context
+from npurt.fast.ops import Mma
+
+
+def product_calls(op: Mma, context: Context) -> list[Call]:
+    """The calls of one product."""
+    memory = context.memory
+    a, b, c = (memory.view(ref) for ref in (op.a, op.b, op.c))
+    if not op.kn:
+        b = np.swapaxes(b, -1, -2)
+    if op.cut is not None:
+        return [(_cut_rows(op, a, b, c, context), ())] if op.kn else [(_cut_columns(op, a, b, c, context), ())]
+    if c.shape[0] == 1:
+        a, b, c = a[0], b[0], c[0]
+    post = _post(op, context)
+    if not op.adds:
+        return [_multiply(a, b, c), *post(c)]
+    part = context.pool.take(c.shape)
+    calls: list[Call] = [_multiply(a, b, part), *post(part, False), (np.add, (c, part, c))]
+    context.pool.give(part)
+    return [*calls, *(context.rounding(c, c, op.c.dtype) if op.c.dtype is not DType.F32 else [])]
+
+
+def _multiply(a: Array, b: Array, out: Array) -> Call:
+    """dot is the cheaper door to BLAS, and takes only contiguous results."""
+    if a.ndim == 2 and out.flags.c_contiguous and out.dtype == np.float32:
+        return np.dot, (a, b, out)
+    return np.matmul, (a, b, out)
+
+
+def _post(op: Mma, context: Context) -> Callable[..., list[Call]]:
+    """Calls for what follows the sum, in place."""
+    table = None if op.table is None else context.memory.view(op.table)
+
+    def calls(c: Array, rounds: bool = True) -> list[Call]:
+        found: list[Call] = []
+        if op.scale != 1:
+            found.append((np.multiply, (c, np.array(op.scale, np.float32), c)))
+        if table is not None:
+            found += [(np.multiply, (c, table[:, 0], c)), (np.add, (c, table[:, 1], c))]
+        if op.clamp is not None:
+            low, high = (np.array(bound, np.float32) for bound in op.clamp)
+            found += [(np.maximum, (c, low, c)), (np.minimum, (c, high, c))]
+        if rounds and op.c.dtype is not DType.F32:
+            found += context.rounding(c, c, op.c.dtype)
+        return found
+
+    return calls
+
+
+def _cut_columns(op: Mma, a: Array, b: Array, c: Array, context: Context) -> Callable[[], None]:
+    """b is [batch, k, n] and only its first columns hold values: the other columns of c are zero, up to the end of the
+    last block that has a value."""
+    assert op.cut is not None
+    amount, edges, step, post = op.cut.amount, op.cut.edges, context.step, _post(op, context)
+
+    def multiply() -> None:
+        count = min(max(step[amount.step] + amount.plus, 0), amount.most)
+        if not count:
+            return
+        part = c[:, :, :count]
+        if op.adds:
+            total = np.matmul(a, b[:, :, :count])
+            for function, arguments in post(total, False):
+                function(*arguments)
+            part += total
+            return
+        np.matmul(a, b[:, :, :count], part)
+        c[:, :, count : next(edge for edge in edges if edge >= count)] = 0
+        for function, arguments in post(part):
+            function(*arguments)
+
+    return multiply
+
+
+def _cut_rows(op: Mma, a: Array, b: Array, c: Array, context: Context) -> Callable[[], None]:
+    """b is [batch, k, n] and only its first rows hold values."""
+    assert op.cut is not None
+    amount, step, post = op.cut.amount, context.step, _post(op, context)
+    rounds = op.c.dtype is not DType.F32
+
+    def multiply() -> None:
+        count = min(max(step[amount.step] + amount.plus, 0), amount.most)
+        total = np.matmul(a[:, :, :count], b[:, :count])
+        for function, arguments in post(total, False):
+            function(*arguments)
+        if op.adds:
+            np.add(c, total, c)
+        else:
+            np.copyto(c, total)
+        if rounds:
+            for function, arguments in context.rounding(c, c, op.c.dtype):
+                function(*arguments)
+
+    return multiply
