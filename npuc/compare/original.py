@@ -57,14 +57,16 @@ class Recording:
         return {"logits of the prompt": self.prompt, **steps, **others}
 
 
-def greedy(oracle: Oracle, dims: InputDims, names: Names, prompt: Sequence[int], tokens: int) -> Recording:
-    """Feeds a prompt and then `tokens` greedy choices."""
+def answer_whole(
+    oracle: Oracle, dims: InputDims, names: Names, prompt: Sequence[int], tokens: int, fed: Sequence[int] = ()
+) -> Recording:
+    """Feeds a prompt and then `tokens` more: those of `fed`, and behind them greedy choices."""
     run = _Run(oracle, dims, names)
     logits = run.feed(prompt)
     steps: list[np.ndarray] = []
     last = logits[-1]
-    for _ in range(tokens):
-        last = run.feed([int(last.argmax())])[-1]
+    for place in range(tokens):
+        last = run.feed([fed[place] if place < len(fed) else int(last.argmax())])[-1]
         steps.append(last)
     return Recording(logits, np.array(steps, np.float32).reshape(len(steps), logits.shape[-1]))
 

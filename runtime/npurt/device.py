@@ -66,7 +66,7 @@ class Device:
         place. Errors: DeviceError, before anything has run.
         """
         chosen = self._entry(entry)
-        step = _step_values(chosen, n_past, n_new)
+        step = step_values(chosen, n_past, n_new)
         check_inputs(entry, chosen.ports.inputs, inputs)
         for port in chosen.ports.inputs:
             view = self._port(entry, "in", port)
@@ -82,7 +82,7 @@ class Device:
     def run_bound(self, entry: str, *, n_past: int = 0, n_new: int | None = None, hooks: Sequence[Hook] = ()) -> None:
         """Runs an entry on what its bound buffers hold; results stay in the bound outputs."""
         chosen = self._entry(entry)
-        self._run(chosen, _step_values(chosen, n_past, n_new), hooks)
+        self._run(chosen, step_values(chosen, n_past, n_new), hooks)
 
     def bind(self, symbol: str, buffer: np.ndarray) -> None:
         """Puts a caller's buffer in the place of an input, an output or a state.
@@ -171,7 +171,7 @@ def _typed(memory: np.ndarray, what: Port | State) -> np.ndarray:
     return memory[: what.nbytes].view(what.dtype.storage).reshape(what.shape)
 
 
-def _step_values(entry: Entry, n_past: int, n_new: int | None) -> dict[Step, int]:
+def step_values(entry: Entry, n_past: int, n_new: int | None) -> dict[Step, int]:
     new = entry.rows if n_new is None else n_new
     if not 0 <= n_past <= entry.max_past:
         raise DeviceError(f"entry {entry.name}: n_past {n_past}, 0 to {entry.max_past} are possible")

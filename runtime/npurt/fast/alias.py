@@ -34,7 +34,6 @@ def _redirect(op: Op, ops: Sequence[Op], writer: Track, constant: int) -> None:
         ref = access.ref
         if ref.base == constant or not _replaceable(op, access.slot):
             continue
-        # A copy of a copy: sources were redirected when the copy was walked, so that one look is enough.
         last = writer.only(ref)
         copy = ops[last] if last is not None and last >= 0 else None
         if not isinstance(copy, Copy) or not _plain(copy) or copy.pred not in (None, op.pred) or ref.dtype is not copy.dst.dtype:
@@ -53,7 +52,7 @@ def _redirect(op: Op, ops: Sequence[Op], writer: Track, constant: int) -> None:
         op.put(access.slot, found.ref)
         if cut is not None and isinstance(op, Mma):
             op.cut = cut
-            op.pred = _needed(op, cut)
+            _drop_predicate(op, cut)
 
 
 def _replaceable(op: Op, slot: str) -> bool:
@@ -63,7 +62,7 @@ def _replaceable(op: Op, slot: str) -> bool:
     if isinstance(op, Call):
         return not op.program.args[int(slot)].writes
     if isinstance(op, Copy):
-        return op.whole
+        return False  # its reader may do without it; what it reads stays where another pass can look for it
     return slot == "index"
 
 
@@ -76,20 +75,20 @@ def _plain(copy: Copy) -> bool:
 
 def _cut(op: Op, slot: str, copy: Copy, dim: int, first: int) -> Cut | None:
     """The cut of a product's b that comes from a copy with a changing number of valid rows."""
-    if not isinstance(op, Mma) or slot != "b" or op.cut is not None or dim != 1:
+    if not isinstance(op, Mma) or slot != "b" or op.cut is not None or dim != 1 or not (op.kn or op.plain):
         return None
     assert isinstance(copy.valid, Amount)
     rows = op.b.shape[1]
     if first and first + rows > copy.valid.most:
         return None
-    return Cut(Amount(copy.valid.step, copy.valid.plus - first, rows), (rows,))
+    return Cut(Amount(copy.valid.step, copy.valid.plus - first, rows), ())
 
 
-def _needed(op: Mma, cut: Cut) -> Predicate | None:
-    """The predicate of a product with a cut: none where it says no more than that there is a valid row."""
-    if op.pred == Predicate(cut.amount.step, -cut.amount.plus) and (not op.kn or op.adds) and op.plain:
-        return None
-    return op.pred
+def _drop_predicate(op: Mma, cut: Cut) -> None:
+    """A predicate that says no more than that there is a valid row goes: the cut says it."""
+    if op.pred == Predicate(cut.amount.step, -cut.amount.plus) and (not op.kn or op.adds):
+        op.pred = None
+        op.cut = replace(cut, edges=(cut.amount.most,))
 
 
 def _intact(source: Ref, cut: Cut | None, copied: int, ops: Sequence[Op], writer: Track) -> bool:
@@ -134,8 +133,3 @@ def appends_beyond(op: Op, source: Ref, cut: Cut) -> bool:
             return False
         first_read, first_write = first_read % rows, first_write % rows
     return first_read + amount.plus <= first_write
-
-
-def cut_with(cut: Cut, amount: Amount, edges: tuple[int, ...]) -> Cut:
-    """A cut with other numbers."""
-    return replace(cut, amount=amount, edges=edges)

@@ -90,7 +90,7 @@ def _k_keys(op: Mma) -> tuple[Hashable, Hashable] | None:
         return None
     k = op.a.shape[2]
     pace = op.b.stride[1] if op.kn else op.b.stride[2]
-    step = op.cut.amount.step if op.cut else None
+    step = (op.cut.amount.step, bool(op.cut.edges)) if op.cut else None
     shared = (op.pred, op.kn, op.scale, op.c, step, _frame(op.a, 2), _frame(op.b, 1 if op.kn else 2))
 
     def key(a: int, b: int, plus: int | None) -> Hashable:
@@ -108,7 +108,7 @@ def _n_keys(op: Mma) -> tuple[Hashable, Hashable] | None:
         return None
     n = op.c.shape[2]
     pace = op.b.stride[2] if op.kn else op.b.stride[1]
-    step = op.cut.amount.step if op.cut else None
+    step = (op.cut.amount.step, bool(op.cut.edges)) if op.cut else None
     shared = (_common(op), op.adds, op.a, step, _frame(op.b, 2 if op.kn else 1), _frame(op.c, 2), op.table and op.table.base)
 
     def key(b: int, c: int, table: int, plus: int | None) -> Hashable:
@@ -148,12 +148,9 @@ def _cut(first: Mma, second: Mma) -> Cut | None:
     """The cut of both together; their amounts follow each other (`key` has made sure)."""
     if first.cut is None or second.cut is None:
         return None
-    base = first.cut.edges[-1]
     amount = first.cut.amount
-    return Cut(
-        Amount(amount.step, amount.plus, amount.most + second.cut.amount.most),
-        (*first.cut.edges, *(base + edge for edge in second.cut.edges)),
-    )
+    edges = (*first.cut.edges, *(amount.most + edge for edge in second.cut.edges))
+    return Cut(Amount(amount.step, amount.plus, amount.most + second.cut.amount.most), edges)
 
 
 def _merge_k(first: Mma, second: Mma) -> bool:

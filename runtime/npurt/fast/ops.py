@@ -139,8 +139,11 @@ class Gather(Op):
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Rows of an operand from `amount` on are zero. edges: ends of the blocks of rows that are loaded one by one: only
-    blocks with a row below `amount` count, what the others would give is not written."""
+    """Rows of an operand from `amount` on are zero.
+
+    edges: ends of blocks that run one by one, each only if it has a row below `amount`: what the others would give is
+    not written. Empty: all is written.
+    """
 
     amount: Amount
     edges: tuple[int, ...]
@@ -179,7 +182,7 @@ class Mma(Op):
 
     @property
     def writes(self) -> list[Access]:
-        return [Access("c", self.c, self.cut is None or self.kn)]
+        return [Access("c", self.c, self.cut is None or self.kn or not self.cut.edges)]
 
 
 @dataclass(slots=True)

@@ -61,12 +61,11 @@ def _cut_columns(op: Mma, a: Array, b: Array, c: Array, context: Context) -> Cal
     """b is [batch, k, n] and only its first columns hold values: the other columns of c are zero, up to the end of the
     last block that has a value."""
     assert op.cut is not None
-    amount, edges, step, post = op.cut.amount, op.cut.edges, context.step, _post(op, context)
+    amount, step, post = op.cut.amount, context.step, _post(op, context)
+    ends = (0, *op.cut.edges) if op.cut.edges else (op.cut.amount.most,)
 
     def multiply() -> None:
         count = min(max(step[amount.step] + amount.plus, 0), amount.most)
-        if not count:
-            return
         part = c[:, :, :count]
         if op.adds:
             total = np.matmul(a, b[:, :, :count])
@@ -75,7 +74,7 @@ def _cut_columns(op: Mma, a: Array, b: Array, c: Array, context: Context) -> Cal
             part += total
             return
         np.matmul(a, b[:, :, :count], part)
-        c[:, :, count : next(edge for edge in edges if edge >= count)] = 0
+        c[:, :, count : next(edge for edge in ends if edge >= count)] = 0
         for function, arguments in post(part):
             function(*arguments)
 

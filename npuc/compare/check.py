@@ -1,0 +1,204 @@
+"""The comparison from the whole to the part: the answer, then the steps of the graph, then the groups of each entry."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+import npurt
+from npuc.compare.blob import blob_lines, load, options_of, other_ports
+from npuc.compare.device import Found, GroupFinding
+from npuc.compare.errors import CompareError
+from npuc.compare.feeds import check_inputs, check_prompt, seeded_inputs, seeded_prompt
+from npuc.compare.groups import find_groups, probed
+from npuc.compare.oracle import onnxruntime
+from npuc.compare.result import Result
+from npuc.compare.scenario import AnswerScenario, Parts, PlainScenario, Scenario
+from npuc.compare.stages import StepFinding, Watcher, first_changing_step
+from npuc.compare.tolerance import Difference, Tolerance, measure, tolerance_for
+from npuc.driver import Compiled, CompileOptions, build_options, compile_graphs, read_assets
+from npuc.emit import write_blob
+from npuc.frontend import LoadedModel, check_model
+from npuc.frontend import load as load_model
+from npuc.graph.entry import ModelGraphs
+from npuc.graph.pipeline import build
+from npuc.graph.state import state_to_arguments
+from npurt.llm.tokenizer import encode
+
+NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to compare.
+
+    blob: a finished blob in the place of a fresh one; its metadata then give the options. inputs: of a plain graph. prompt:
+    ids or text, None for a seeded one; tokens: fed after it. everything: also steps and groups of a model that agrees.
+    """
+
+    model: Path
+    options: CompileOptions
+    blob: Path | None = None
+    inputs: Mapping[str, np.ndarray] | None = None
+    prompt: Sequence[int] | str | None = None
+    tokens: int = 4
+    rtol: float | None = None
+    atol: float | None = None
+    everything: bool = False
+    note: Callable[[str], None] = field(default=lambda _: None)
+
+
+def check(request: Request) -> Result:
+    """Compares. Raises CompareError for a request that does not fit the model, OracleRefused where onnxruntime does not
+    run it, and what compiling and loading raise."""
+    onnxruntime()  # before any work
+    with tempfile.TemporaryDirectory(prefix="npuc-") as folder:
+        return _Check(request, Path(folder)).run()
+
+
+class _Check:
+    """One comparison on its way."""
+
+    def __init__(self, request: Request, folder: Path) -> None:
+        self._request, self._folder = request, folder
+        self._loaded = load_model(request.model)
+        check_model(self._loaded)
+        self._assets = read_assets(self._loaded)
+        self._given = None if request.blob is None else load(request.blob)
+        self._options = request.options
+        if self._given is not None:
+            self._options = options_of(self._given[0], self._loaded.model, request.options)
+        watcher = Watcher(keep=False)
+        self._graphs = self._build(watcher)
+        self._scenario, pure = _scenario(request, self._loaded, self._assets, self._graphs, watcher)
+        narrow = self._options.precision == "f16" or _is_narrow(self._loaded.model)
+        self._tolerance = tolerance_for("f16" if narrow else "f32", request.rtol, request.atol)
+        kept = "f16" if _is_narrow(self._loaded.model) else "f32"
+        self._stage_tolerance = tolerance_for(kept, request.rtol, request.atol)
+        request.note("running the model in onnxruntime")
+        self._wanted = self._scenario.original(pure or self._loaded.model, pure=pure is not None)
+        self._compiled: Compiled | None = None
+
+    def run(self) -> Result:
+        """End to end; where that diverges (or on request) the blob, the steps, the groups."""
+        request = self._request
+        if self._given is not None:
+            why = other_ports(self._given[0], self._graphs)
+            if why:
+                return Result(str(self._tolerance), {}, blob=self._blob_lines(why))
+            device = self._given[1]
+        else:
+            device = self._fresh()[1]
+        request.note("running the program on the device")
+        found = self._scenario.device(device)
+        result = Result(str(self._tolerance), self._measure(found), self._tokens(found))
+        if result.agrees and not request.everything:
+            return result
+        if not result.agrees and self._given is not None:
+            fresh = self._measure(self._scenario.device(self._fresh()[1]))
+            if all(part.within for part in fresh.values()):
+                return replace(result, blob=self._blob_lines("a fresh one agrees with onnxruntime"))
+        return self._inside(result)
+
+    def _inside(self, result: Result) -> Result:
+        """Steps first: groups are compared with the graph that the last step leaves."""
+        self._request.note("running the steps of the graph in onnxruntime")
+        step = self._changing_step()
+        if step is not None:
+            return replace(result, step=step, steps_run=True)
+        self._request.note("comparing the node groups")
+        group, compared = self._diverging_group()
+        return replace(result, group=group, compared=compared, steps_run=True)
+
+    def _changing_step(self) -> StepFinding | None:
+        watcher = Watcher(keep=True)
+        self._build(watcher)
+        scenario = self._scenario
+        return first_changing_step(watcher, scenario.whole, scenario.entries, self._wanted, self._stage_tolerance)
+
+    def _diverging_group(self) -> tuple[GroupFinding | None, int]:
+        compiled = self._compile()
+        states = self._graphs.states
+        lowered = zip(self._graphs.entries, compiled.lowered, strict=True)
+        groups = {entry.label: find_groups(entry, states, tasks) for entry, tasks in lowered}
+        entries = [probed(entry, groups[entry.label]) for entry in self._graphs.entries]
+        probe = compile_graphs(replace(self._graphs, entries=entries), self._options, self._assets, {})
+        device = self._device(probe, "probe.npu")
+        try:
+            return None, self._scenario.groups(device, groups, self._tolerance)
+        except Found as found:
+            return found.finding, 0
+
+    def _measure(self, found: Parts) -> dict[str, Difference]:
+        return {name: measure(found[name], want, self._tolerance) for name, want in self._wanted.items()}
+
+    def _tokens(self, found: Parts) -> tuple[list[int], list[int]] | None:
+        if not isinstance(self._scenario, AnswerScenario):
+            return None
+        steps = found.get("logits of the steps", [])
+        device = [int(row.argmax()) for row in (found["logits of the prompt"][-1], *steps)]
+        return self._scenario.recording.tokens, device
+
+    def _build(self, watcher: Watcher) -> ModelGraphs:
+        return build(self._loaded, build_options(self._options, self._assets), watch=watcher)
+
+    def _compile(self) -> Compiled:
+        if self._compiled is None:
+            self._request.note("compiling the model")
+            self._compiled = compile_graphs(self._graphs, self._options, self._assets, {})
+        return self._compiled
+
+    def _fresh(self) -> tuple[Path, npurt.Device]:
+        return self._folder / "fresh.npu", self._device(self._compile(), "fresh.npu")
+
+    def _device(self, compiled: Compiled, name: str) -> npurt.Device:
+        path = self._folder / name
+        write_blob(compiled.programs, compiled.states, compiled.metadata, compiled.assets, path)
+        return load(path)[1]
+
+    def _blob_lines(self, why: str) -> tuple[str, ...]:
+        assert self._request.blob is not None
+        return blob_lines(self._request.blob, self._fresh()[0], why)
+
+
+def _scenario(
+    request: Request, loaded: LoadedModel, assets: Mapping[str, bytes], graphs: ModelGraphs, watcher: Watcher
+) -> tuple[Scenario, ir.Model | None]:
+    """The scenario for a model, and the model with its states as arguments where the file's form does not run."""
+    assert watcher.build is not None
+    states = watcher.build.states
+    pure = None
+    if any(state.form == "variable" for state in states):
+        pure = state_to_arguments(loaded.model, request.options.state_rows).model
+    if graphs.llm is None:
+        if request.prompt is not None:
+            raise CompareError("the model is a plain graph: it takes --input, and no prompt")
+        entry = graphs.entry("main")
+        ports = [port for port in entry.inputs if port.name not in {state.input for state in graphs.states}]
+        inputs = request.inputs
+        if inputs is None:
+            inputs = seeded_inputs(entry.model.graph, ports)
+        check_inputs(ports, inputs)
+        return PlainScenario(graphs, states, inputs), pure
+    if request.inputs is not None:
+        raise CompareError("the blob is a language model's: it takes a prompt, and no --input")
+    parts = watcher.build.llm
+    assert parts is not None
+    prompt = request.prompt
+    if prompt is None:
+        prompt = seeded_prompt(graphs.llm, request.tokens)
+    elif isinstance(prompt, str):
+        prompt = encode(assets, prompt)
+    check_prompt(graphs.llm, prompt, request.tokens)
+    return AnswerScenario(graphs, states, parts.dims, prompt, request.tokens), pure
+
+
+def _is_narrow(model: ir.Model) -> bool:
+    """Whether a model computes in 16 bits: its inputs or weights say so."""
+    values = (*model.graph.inputs, *model.graph.initializers.values())
+    return any((v.dtype or (v.const_value.dtype if v.const_value else None)) in NARROW for v in values)

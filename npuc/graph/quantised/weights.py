@@ -1,0 +1,84 @@
+"""The weights that a build has dequantised so far: one constant for equal operands, and what the report says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from npuc.graph.expand.place import Place
+from npuc.graph.quantised.affine import Affine
+from npuc.graph.quantised.known import Known
+
+
+@dataclass(frozen=True)
+class Stored:
+    """How a weight is stored. affine: reads the file's tensors and gives the weight as [outer, axis, inner].
+
+    shape: of the weight. turned: whether the graph reads the transpose, [K, N] of a weight stored as [N, K].
+    """
+
+    affine: Callable[[], Affine]
+    shape: tuple[int, ...]
+    dtype: ir.DataType
+    turned: bool = False
+
+    def array(self) -> np.ndarray:
+        numbers = self.affine().numbers(self.dtype.numpy()).reshape(self.shape)
+        return numbers.T if self.turned else numbers
+
+    def tensor(self, name: str) -> ir.TensorProtocol:
+        """A tensor that computes its numbers each time that they are read, and keeps none."""
+        shape = ir.Shape(self.shape[::-1] if self.turned else self.shape)
+        return ir.LazyTensor(
+            lambda: ir.Tensor(self.array(), self.dtype, shape=shape), self.dtype, shape, cache=False, name=name
+        )
+
+
+@dataclass
+class Weights:
+    """made: by operands and form, the constants so far. schemes: weights by how they are stored; imitated: the nodes
+    whose accuracy_level asks for narrow activations, by that level."""
+
+    known: Known
+    made: dict[Hashable, ir.Value] = field(default_factory=dict)
+    schemes: Counter[str] = field(default_factory=Counter)
+    levels: Counter[int] = field(default_factory=Counter)
+
+    def tensor(self, place: Place, index: int, what: str) -> ir.TensorProtocol | None:
+        """The constant operand at an index, None where it is left out. Raises ModelRefused if it is no constant."""
+        value = place.input(index)
+        if value is None:
+            return None
+        found = self.known.tensor(value)
+        if found is None:
+            place.refuse(f"{what} {value.name!r} is no constant; only weights that the file holds are supported")
+        return found
+
+    def constant(self, place: Place, key: Hashable, scheme: str, stored: Stored) -> ir.Value:
+        """The constant of these operands: a node that asks for the same one gets the same value."""
+        operands = tuple(self.known.tensor(value) if value is not None else None for value in place.node.inputs)
+        names = tuple(id(tensor) if tensor is not None else 0 for tensor in operands)
+        full = (key, stored.shape, stored.turned, stored.dtype, names)
+        if full not in self.made:
+            source = place.input(1 if place.node.op_type == "MatMulNBits" else 0)
+            stem = f"{source.name if source is not None else place.node.name}~dequantised"
+            self.made[full] = place.initializer(stored.tensor(stem), stem)
+            self.schemes[scheme] += 1
+        return self.made[full]
+
+    def report(self) -> list[str]:
+        """Lines for people: how the weights were stored, and what is not imitated."""
+        lines = [
+            f"{count} weight{'s' if count > 1 else ''} dequantised while compiling, stored as floats of the precision "
+            f"in the blob: {scheme}"
+            for scheme, count in self.schemes.items()
+        ]
+        lines += [
+            f"accuracy_level {level} of {count} MatMulNBits is not imitated: their activations stay floats"
+            for level, count in sorted(self.levels.items())
+        ]
+        return lines

@@ -1,0 +1,100 @@
+"""The calls of every kind of task, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+
+from npurt.exec.dma import prepare_dma
+from npurt.exec.dpu import prepare_dpu
+from npurt.exec.shave import prepare_shave
+from npurt.fast.attention import Groups
+from npurt.fast.context import Array, Call, Context
+from npurt.fast.dag import Dag, build
+from npurt.fast.moves import convert_calls, copy_calls, fill_calls, gather_calls
+from npurt.fast.ops import Call as Vector
+from npurt.fast.ops import Convert, Copy, Exact, Fill, Gather, Mma, Op
+from npurt.fast.products import product_calls
+from npurt.fast.vector import vector_calls
+from npurt.image import Image
+from npurt.relocate import apply_steps
+from npurt.shave.machine import Prepared, prepare
+from npurt.shave.program import Program
+
+
+class Emitter:
+    """Makes the calls of tasks on one device's memory."""
+
+    def __init__(self, image: Image, context: Context) -> None:
+        self._image, self._context = image, context
+        self._dags: dict[tuple[int, frozenset[int]], Dag] = {}
+        self._programs: dict[int, Prepared] = {}
+
+    def emit(self, ops: Sequence[Op], groups: Groups | None) -> list[Call]:
+        """The calls of tasks in their order. groups: tasks that have other calls than their kind's."""
+        calls: list[Call] = []
+        for op in ops:
+            made = groups.calls(op) if groups is not None else None
+            if made is None:
+                made = self._calls(op)
+            calls += made if op.pred is None else [(_guarded, (self._context.step, op.pred.step, op.pred.above, made))]
+        return calls
+
+    def _calls(self, op: Op) -> list[Call]:
+        context = self._context
+        if isinstance(op, Copy):
+            return copy_calls(op, context)
+        if isinstance(op, Mma):
+            return product_calls(op, context)
+        if isinstance(op, Vector):
+            return vector_calls(op, self._dag(op), context)
+        if isinstance(op, Gather):
+            return gather_calls(op, context)
+        if isinstance(op, Fill):
+            return fill_calls(op, context)
+        if isinstance(op, Convert):
+            return convert_calls(op, context)
+        assert isinstance(op, Exact)
+        return [(self._exact(op), ())]
+
+    def _dag(self, op: Vector) -> Dag:
+        key = id(op.program), frozenset(op.dead)
+        if key not in self._dags:
+            self._dags[key] = build(op.program, op.dead)
+        return self._dags[key]
+
+    def _exact(self, op: Exact) -> Callable[[], None]:
+        """The call of exact mode, on the bytes."""
+        tables, row = self._image.tables, op.task.row
+        if op.task.table == "dpu":
+            return prepare_dpu(tables.dpu[row], self._find)  # type: ignore[arg-type]
+        if op.task.table == "shave":
+            programs = {int(tables.shave[row]["kernel"]): self._prepared(int(tables.shave[row]["kernel"]))}
+            return prepare_shave(tables.shave[row], tables, programs, self._find)  # type: ignore[arg-type]
+        patches = [patch for patch in self._image.steps if patch.row == row]
+        if not patches:
+            return prepare_dma(tables.dma[row], self._find)  # type: ignore[arg-type]
+
+        def stepped() -> None:
+            records = tables.dma[row : row + 1].copy()
+            apply_steps(records, patches, row, dict(enumerate(self._context.step)))  # type: ignore[arg-type]
+            prepare_dma(records[0], self._find)()  # type: ignore[arg-type]
+
+        return stepped
+
+    def _find(self, base: int, offset: int) -> tuple[Array, int]:
+        return self._context.memory.raw[base], offset
+
+    def _prepared(self, kernel: int) -> Prepared:
+        if kernel not in self._programs:
+            program: Program = self._image.tables.programs[kernel]
+            self._programs[kernel] = prepare(program)
+        return self._programs[kernel]
+
+
+def _guarded(step: list[int], field: int, above: int, calls: list[Call]) -> None:
+    if step[field] > above:
+        for function, arguments in calls:
+            function(*arguments)
+
+

@@ -1,0 +1,140 @@
+"""From an entry to a list of calls: lift, settle the planes, the two link passes, then one or few calls for each task.
+
+1. lift      records -> tasks in an order that the barriers allow
+2. settle    conversions where a task reads memory as another type than it was written
+3. alias     readers of a copy read its source; results that are only copied on are written where the copy puts them
+4. join      neighbouring tiles of one product become one call
+5. emit      calls on prepared views
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from npurt.abi.records import BaseKind, Step
+from npurt.fast import attention
+from npurt.fast.alias import alias
+from npurt.fast.context import Call, Context
+from npurt.fast.emit import Emitter
+from npurt.fast.join import join
+from npurt.fast.lift import lift
+from npurt.fast.moves import needs
+from npurt.fast.ops import Copy, Op
+from npurt.fast.owners import settle
+from npurt.fast.prune import prune
+from npurt.fast.refs import Ref
+from npurt.fast.sink import sink
+from npurt.image import Entry, Image
+
+
+@dataclass(frozen=True)
+class LinkOptions:
+    """alias, join: the link passes. rounding: "grid" rounds each f16 or bf16 store to the type, "none" keeps float32.
+
+    budget: bytes for decoded constants, None for a quarter of the machine's memory.
+    """
+
+    alias: bool = True
+    join: bool = True
+    attention: bool = True
+    rounding: str = "grid"
+    budget: int | None = None
+
+
+@dataclass
+class LinkStats:
+    """tasks: of the entry. kept: after the passes. calls: of one run. seconds: of linking."""
+
+    tasks: int = 0
+    kept: int = 0
+    calls: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class LinkedEntry:
+    """The calls of one entry. limits: shifted views as (step field, largest value with no row, rows touched)."""
+
+    calls: list[Call]
+    before: list[Call]
+    limits: frozenset[Limit]
+    stats: LinkStats = field(default_factory=LinkStats)
+
+    def fault(self, step: Mapping[Step, int]) -> str | None:
+        """Why a step may not run, None if it may."""
+        for limit in self.limits:
+            if not limit.holds(step):
+                return f"{limit.rows_text} from row {step[limit.step]} on leave a buffer with room for {limit.room}"
+        return None
+
+    def run(self) -> None:
+        """One pass over the calls. The context holds the step."""
+        with np.errstate(all="ignore"):
+            for function, arguments in self.before:
+                function(*arguments)
+            for function, arguments in self.calls:
+                function(*arguments)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A view whose rows begin at `step` in a buffer that has `room` rows from there."""
+
+    step: Step
+    room: int
+    rows: int
+    valid: tuple[Step, int] | None
+
+    def holds(self, step: Mapping[Step, int]) -> bool:
+        rows = self.rows
+        if self.valid is not None:
+            rows = min(max(step[self.valid[0]] + self.valid[1], 0), rows)
+        return rows == 0 or step[self.step] + rows <= self.room
+
+    @property
+    def rows_text(self) -> str:
+        return f"up to {self.rows} rows"
+
+
+def link(image: Image, entry: Entry, context: Context, homes: Mapping[int, Ref], options: LinkOptions) -> LinkedEntry:
+    """The calls of an entry. homes: see `settle`. Errors: LinkError where the prepared form cannot run it."""
+    clock = time.perf_counter()
+    constant = context.memory.constant
+    local = {*image.base_rows(BaseKind.CMX), *image.base_rows(BaseKind.SCRATCH)}
+    ops = lift(image, entry, context.memory)
+    stats = LinkStats(tasks=len(ops))
+    limits = _limits(ops, context)
+    ops = settle(ops, constant, homes)
+    if options.alias:
+        ops = sink(ops, constant)
+        alias(ops, constant)
+    ops = prune(ops, constant, local)
+    if options.join:
+        ops = join(ops, constant)
+        if options.alias:
+            ops = join(sink(ops, constant), constant)
+    groups = attention.find(ops, constant, local, context) if options.attention else None
+    emitter = Emitter(image, context)
+    calls = emitter.emit(ops, groups)
+    before = groups.before() if groups is not None else []
+    stats.kept, stats.calls, stats.seconds = len(ops), len(calls), time.perf_counter() - clock
+    return LinkedEntry(calls, before, limits, stats)
+
+
+def _limits(ops: Sequence[Op], context: Context) -> frozenset[Limit]:
+    found = set()
+    for op in ops:
+        for ref, shift, valid in needs(op) if isinstance(op, Copy) else ():
+            size = context.memory.raw[ref.base].size
+            rows = ref.shape[op.row_dim] if isinstance(op, Copy) else 0
+            low, high = ref.hull
+            if shift.stride == 0:
+                continue
+            spare = (size - high) // shift.stride if shift.stride > 0 else low // -shift.stride
+            amount = None if isinstance(valid, int) else (valid.step, valid.plus)
+            found.add(Limit(shift.step, rows + spare, valid if isinstance(valid, int) else rows, amount))
+    return frozenset(found)
