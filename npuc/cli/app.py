@@ -18,6 +18,7 @@ COMMANDS = {
     "compile": ("npuc.cli.compile", "Compile a model into a blob."),
     "run": ("npuc.cli.run", "Answer a prompt with a language model."),
     "exec": ("npuc.cli.exec", "Run any graph on tensors from a file."),
+    "check": ("npuc.cli.check", "Compare a model, or its blob, with onnxruntime; name what diverges first."),
     "inspect": ("npuc.cli.inspect", "Show what a blob holds: tasks, memory, sections, states."),
     "disasm": ("npuc.cli.disasm", "Print a blob's whole program as stable text."),
     "diff": ("npuc.cli.diff", "Compare two programs; exit code 1 where they differ."),

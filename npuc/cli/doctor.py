@@ -15,7 +15,7 @@ from npuc.cli.errors import DIFFERENT
 from npuc.cli.options import json_option
 
 CORE = ("click", "lief", "numpy", "onnx", "onnx-ir")
-EXTRAS = {"chat": ("tokenizers", "jinja2"), "test": ("onnxruntime", "pytest", "hypothesis", "pyelftools")}
+EXTRAS = {"chat": ("tokenizers", "jinja2"), "check": ("onnxruntime",), "test": ("pytest", "hypothesis", "pyelftools")}
 
 
 @click.command("doctor")

@@ -14,6 +14,8 @@ _CODES = (
     ("npuc.tile.errors", "KernelError", MODEL_REFUSED),
     ("npuc.emit.errors", "EmitError", MODEL_REFUSED),
     ("npuc.graph.options", "OptionError", WRONG_USE),
+    ("npuc.compare.errors", "CompareError", WRONG_USE),
+    ("npuc.compare.errors", "OracleRefused", MODEL_REFUSED),
     ("npuc.models.errors", "PullError", WRONG_USE),
     ("npurt.errors", "BlobError", BLOB_REFUSED),
     ("npuc.report.thresholds", "ThresholdError", WRONG_USE),

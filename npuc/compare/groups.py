@@ -92,7 +92,7 @@ def _group(
 
 def _described(call: KernelCall, choice: Choice) -> str:
     sizes = [f"{name}={value}" for name, value in choice.params.items() if isinstance(value, int | str)]
-    return f"{call.kernel}({', '.join(sizes)})"
+    return f"{call.kernel}({', '.join(sizes)})" if sizes else call.kernel
 
 
 def probed(entry: EntryGraph, groups: Sequence[Group]) -> EntryGraph:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import Any
 
 from npuc.compare.device import GroupFinding
 from npuc.compare.stages import StepFinding
 from npuc.compare.tolerance import Difference
-
-_NAME_WIDTH = 20
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,8 @@ class Result:
 
     parts: what was compared end to end. tokens: greedy choices of onnxruntime, and of the device after the same tokens;
     None for a plain graph. step, group: the first of each that diverges. blob: why the blob is not what the model
-    compiles to, with the first lines of the difference. compared: tensors of node groups.
+    compiles to, with the first lines of the difference. compared: tensors of node groups that were within tolerance.
+    steps_run: whether steps and groups were looked at.
     """
 
     tolerance: str
@@ -29,7 +29,7 @@ class Result:
     group: GroupFinding | None = None
     blob: tuple[str, ...] = ()
     compared: int = 0
-    steps_run: bool = field(default=False)
+    steps_run: bool = False
 
     @property
     def agrees(self) -> bool:
@@ -41,7 +41,7 @@ class Result:
         """The human form."""
         head = "agrees with onnxruntime" if self.agrees else "diverges from onnxruntime"
         lines = [f"{head} (tolerance: {self.tolerance})"]
-        width = max((len(name) for name in self.parts), default=_NAME_WIDTH)
+        width = max((len(name) for name in self.parts), default=0)
         for name, part in self.parts.items():
             mark = "ok  " if part.within else "FAIL"
             lines.append(f"  {mark} {name:{width}} {list(part.shape)}: {part}")
@@ -68,7 +68,7 @@ class Result:
         return [f"{kept}, each from equal inputs: the error grows from group to group, or only without probes"]
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        found = {
             "agrees": self.agrees,
             "tolerance": self.tolerance,
             "parts": {name: asdict(part) for name, part in self.parts.items()},
@@ -78,3 +78,13 @@ class Result:
             "blob": list(self.blob),
             "compared": self.compared,
         }
+        return {key: _finite(value) for key, value in found.items()}
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinities: they become texts."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not isfinite(value) else value

@@ -10,9 +10,6 @@ from npuc.graph.infer import Dims, Fact, Inference
 from npuc.graph.interpret import Interpreter, input_facts
 from npuc.graph.nodes import label
 
-KEPT = frozenset({"DequantizeLinear", "QuantizeLinear"})
-"""Operators that stay even on constants: they say how a weight is stored."""
-
 
 def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference) -> int:
     """Folds a sorted graph in place and gives every remaining value its type and static shape.
@@ -26,7 +23,7 @@ def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference) ->
         facts = interpreter.step(node)
         for output, fact in zip(node.outputs, facts, strict=True):
             interpreter.facts[output] = fact
-        if node.op_type not in KEPT and all(fact.tensor is not None for fact in facts):
+        if all(fact.tensor is not None for fact in facts):
             dead.append(node)
             for output, fact in zip(node.outputs, facts, strict=True):
                 _to_initializer(graph, output, fact)

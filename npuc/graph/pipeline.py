@@ -49,6 +49,7 @@ class EntryStep:
 MODEL_STEPS = (
     ModelStep("state", steps.split_state),  # first: stock passes delete an Assign and merge two ReadValues across one
     ModelStep("normalise", steps.say_in_one_set),
+    ModelStep("weights", steps.dequantise_weights),  # once for all entries, which share the constants
     ModelStep("expand", steps.write_out),  # before measure, which runs what positions and masks are made of
     ModelStep("measure", steps.measure),  # on the dynamic graph, which can be run for any number of past tokens
     ModelStep("static", steps.copy_for_entries),

@@ -21,6 +21,7 @@ from npuc.graph.nodes import dims
 from npuc.graph.normalise import normalise
 from npuc.graph.options import BuildOptions
 from npuc.graph.ports import name_outputs, order_inputs
+from npuc.graph.quantised.table import dequantise
 from npuc.graph.recognise.analyse import StepValues, constants, step_values, uses_by_name
 from npuc.graph.recognise.apply import apply_meanings
 from npuc.graph.recognise.classify import Meaning
@@ -75,6 +76,11 @@ def split_state(build: Build) -> None:
 def say_in_one_set(build: Build) -> None:
     """One operator set, constants as initializers, a name for every node."""
     build.model = normalise(build.model)
+
+
+def dequantise_weights(build: Build) -> None:
+    """Quantised weights become constants of floats, computed when they are read."""
+    build.report.extend(dequantise(build.model, build.inference))
 
 
 def write_out(build: Build) -> None:

@@ -30,10 +30,12 @@ class ConstPool:
     def digest(self, tensor: ir.TensorProtocol) -> str:
         known = self._digests.get(id(tensor))
         if known is None:
-            array = np.ascontiguousarray(tensor.numpy())
-            head = f"{tensor.dtype.name}{tuple(array.shape)}".encode()
+            array = tensor.numpy()
+            turned = array.flags.f_contiguous and not array.flags.c_contiguous  # a copy may be as large as all else
+            flat = np.ascontiguousarray(array.T if turned else array)
+            head = f"{tensor.dtype.name}{tuple(array.shape)}{'T' if turned else ''}".encode()
             digest = hashlib.sha256(head)
-            digest.update(array.reshape(-1).view(np.uint8).data)
+            digest.update(flat.reshape(-1).view(np.uint8).data)
             known = tensor, digest.hexdigest()[:32]
             self._digests[id(tensor)] = known
         return known[1]

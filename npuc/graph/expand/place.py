@@ -77,9 +77,13 @@ class Place:
         return self._constant(np.array(number).astype(dtype))
 
     def _constant(self, array: np.ndarray) -> ir.Value:
-        name = self._names.value(f"{self.node.name}~constant")
-        tensor = ir.Tensor(array, name=name)
-        value = ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+        return self.initializer(ir.Tensor(array), f"{self.node.name}~constant")
+
+    def initializer(self, tensor: ir.TensorProtocol, stem: str) -> ir.Value:
+        """A constant of the graph under a name of this stem."""
+        tensor.name = name = self._names.value(stem)
+        shape = ir.Shape(tensor.shape.numpy())
+        value = ir.Value(name=name, shape=shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
         self.graph.register_initializer(value)
         return value
 

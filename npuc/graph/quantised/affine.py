@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import onnx_ir as ir
 
 from npuc.graph.quantised.codes import Codes
 
-_PIECE = 1 << 20  # elements computed at a time: what a piece needs beside the result stays in the processor's cache
+_PIECE = 1 << 19  # elements computed at a time: what a piece needs beside the result stays in the processor's cache
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,13 @@ class Affine:
             # float32 holds the codes and their differences exactly, but for int32
             wide = codes.astype(np.float64 if codes.dtype == np.int32 else np.float32)
             if isinstance(self.zeros, np.ndarray):
-                wide -= _of_group(self.zeros, outer, group).astype(wide.dtype)
+                np.subtract(wide, _of_group(self.zeros, outer, group).astype(wide.dtype), out=wide)
             elif self.zeros:
-                wide -= self.zeros
+                np.subtract(wide, self.zeros, out=wide)
             numbers = wide.astype(np.float32, copy=False)
-            numbers *= _of_group(self.scales, outer, group).astype(np.float32)
+            scales = _of_group(self.scales, outer, group).astype(np.float32)
             with np.errstate(over="ignore"):
-                result[outer, axis] = numbers
+                result[outer, axis] = np.multiply(numbers, scales, out=numbers)
         return result
 
 
@@ -63,8 +62,3 @@ def _pieces(shape: tuple[int, int, int]) -> Iterator[tuple[slice, slice]]:
 def blocks(extent: int, block: int) -> np.ndarray:
     """The group of each place of an axis in blocks of `block`, the last of which may be short."""
     return np.arange(extent) // block
-
-
-def lazy(make: Callable[[], np.ndarray], dtype: ir.DataType, shape: tuple[int, ...], name: str) -> ir.TensorProtocol:
-    """A tensor that is computed each time that it is read, and not kept."""
-    return ir.LazyTensor(lambda: ir.Tensor(make(), dtype=dtype), dtype=dtype, shape=ir.Shape(shape), cache=False, name=name)

@@ -39,7 +39,8 @@ class PlainCodes:
 
 @dataclass(frozen=True)
 class PackedCodes:
-    """Rows of packed codes. rows: uint8 [outer, bytes]; count: the codes of a row that mean something, from its front."""
+    """Rows of packed codes. rows: uint8 [outer, bytes]; count: how many codes of a row, from its front,
+    mean something."""
 
     rows: np.ndarray
     bits: int

@@ -1,4 +1,4 @@
-"""Constants behind moves: a table that one node reads as it is stored may reach another through Reshape or Transpose."""
+"""Constants behind moves: a table that one node reads as it is may reach another through Reshape or Transpose."""
 
 from __future__ import annotations
 

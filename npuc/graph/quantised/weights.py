@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,8 +40,8 @@ class Stored:
 
 @dataclass
 class Weights:
-    """made: by operands and form, the constants so far. schemes: weights by how they are stored; imitated: the nodes
-    whose accuracy_level asks for narrow activations, by that level."""
+    """made: the constants so far, by operands and form. schemes: their number, by how the file stores them. levels: the
+    number of nodes that allow narrow activations, by accuracy_level."""
 
     known: Known
     made: dict[Hashable, ir.Value] = field(default_factory=dict)
@@ -58,17 +58,23 @@ class Weights:
             place.refuse(f"{what} {value.name!r} is no constant; only weights that the file holds are supported")
         return found
 
-    def constant(self, place: Place, key: Hashable, scheme: str, stored: Stored) -> ir.Value:
-        """The constant of these operands: a node that asks for the same one gets the same value."""
-        operands = tuple(self.known.tensor(value) if value is not None else None for value in place.node.inputs)
-        names = tuple(id(tensor) if tensor is not None else 0 for tensor in operands)
-        full = (key, stored.shape, stored.turned, stored.dtype, names)
-        if full not in self.made:
-            source = place.input(1 if place.node.op_type == "MatMulNBits" else 0)
-            stem = f"{source.name if source is not None else place.node.name}~dequantised"
-            self.made[full] = place.initializer(stored.tensor(stem), stem)
+    def required(self, place: Place, index: int, what: str) -> ir.TensorProtocol:
+        """The constant operand at an index, which must be there."""
+        tensor = self.tensor(place, index, what)
+        if tensor is None:
+            place.refuse(f"its input {what} is missing")
+        return tensor
+
+    def constant(
+        self, place: Place, source: ir.Value, operands: Sequence[ir.TensorProtocol | None], scheme: str, stored: Stored
+    ) -> ir.Value:
+        """The weight of these operands: a node that asks for the same one gets the same value."""
+        key = (*map(id, operands), scheme, stored.shape, stored.dtype, stored.turned)
+        if key not in self.made:
+            name = f"{source.name}~dequantised"
+            self.made[key] = place.initializer(stored.tensor(name), name)
             self.schemes[scheme] += 1
-        return self.made[full]
+        return self.made[key]
 
     def report(self) -> list[str]:
         """Lines for people: how the weights were stored, and what is not imitated."""
@@ -82,3 +88,8 @@ class Weights:
             for level, count in sorted(self.levels.items())
         ]
         return lines
+
+
+def dims(tensor: ir.TensorProtocol) -> tuple[int, ...]:
+    """A tensor's shape."""
+    return tuple(int(extent) for extent in tensor.shape.numpy())

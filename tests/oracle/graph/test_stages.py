@@ -11,7 +11,7 @@ from npuc.graph import BuildOptions, build
 from tests.oracle.graph.stages import StagedModel, session
 
 CORPUS = Path(__file__).parents[2] / "data" / "corpus"
-MODEL_STAGES = ("state", "normalise", "expand", "measure")
+MODEL_STAGES = ("state", "normalise", "weights", "expand", "measure")
 STAGES = ("fold", "cut", "clean", "rotary", "attention", "norms", "ports")
 CAPACITIES = (11, 16)
 """The second decoding step moves from the first to the second."""

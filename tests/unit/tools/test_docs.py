@@ -1,6 +1,7 @@
 """Links between the documents lead to files that exist, and every decision stands in the list."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,3 +22,12 @@ def test_every_decision_is_listed() -> None:
     folder = ROOT / "docs" / "adr"
     listed = LINK.findall((folder / "README.md").read_text(encoding="utf-8"))
     assert listed == sorted(path.name for path in folder.glob("0*.md"))
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    names = {re.split(r"[^\w.-]", wanted)[0] for group in groups for wanted in group} - {"npuc"}
+    page = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8")
+    rows = set(re.findall(r"[\w.-]+", " ".join(line for line in page.splitlines() if line.startswith("| "))))
+    assert names - rows == set()

@@ -40,6 +40,9 @@ def test_the_project_keeps_its_rules(capsys: pytest.CaptureFixture[str]) -> None
         ("npuc.cli.run", "from npuc import __version__", []),
         ("npuc.graph.build", "def f():\n    import onnxruntime", ["2: may not import onnxruntime"]),
         ("npuc.graph.build", "if TYPE_CHECKING:\n    import onnxruntime\nimport onnx", []),
+        ("npuc.compare.oracle", "def f():\n    import onnxruntime", []),
+        ("npuc.compare.oracle", "import onnxruntime", ["1: may import only inside a function onnxruntime"]),
+        ("npuc.compare.oracle", "def f():\n    import tokenizers", ["2: may not import tokenizers"]),
         ("elsewhere.module", "import npuc, onnxruntime", []),
     ],
 )  # fmt: skip
