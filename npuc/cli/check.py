@@ -66,8 +66,8 @@ def command(
 ) -> None:
     """Compare MODEL in onnxruntime with its program on the device, or with BLOB, which was compiled from it.
 
-    Where the results differ, the first step of the graph, or else the first group of nodes, that causes it is named, with
-    the exporter's names of the nodes. Exit code 0: all is within tolerance, 1: something diverges.
+    Where the results differ, the first step of the graph, or else the first group of nodes, that causes it is named,
+    with the exporter's names of the nodes. Exit code 0: all is within tolerance, 1: something diverges.
 
     \b
     npuc check exported/ --precision f32

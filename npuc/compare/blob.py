@@ -33,9 +33,7 @@ def options_of(image: Image, model: ir.Model, given: CompileOptions) -> CompileO
         if shape is not None and value.shape is not None and len(shape) == len(value.shape):
             dims.update({d.value: n for d, n in zip(value.shape, shape, strict=True) if isinstance(d, ir.SymbolicDim)})
     named = {name: extent for name, extent in dims.items() if name is not None}
-    return replace(
-        given, target=meta["target"], precision=meta["precision"], llm=False, dims={**named, **given.dims}
-    )
+    return replace(given, target=meta["target"], precision=meta["precision"], llm=False, dims={**named, **given.dims})
 
 
 def other_ports(image: Image, graphs: ModelGraphs) -> str:

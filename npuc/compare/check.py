@@ -20,7 +20,7 @@ from npuc.compare.oracle import onnxruntime
 from npuc.compare.result import Result
 from npuc.compare.scenario import AnswerScenario, Parts, PlainScenario, Scenario
 from npuc.compare.stages import StepFinding, Watcher, first_changing_step
-from npuc.compare.tolerance import Difference, Tolerance, measure, tolerance_for
+from npuc.compare.tolerance import Difference, measure, tolerance_for
 from npuc.driver import Compiled, CompileOptions, build_options, compile_graphs, read_assets
 from npuc.emit import write_blob
 from npuc.frontend import LoadedModel, check_model
@@ -37,8 +37,9 @@ NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 class Request:
     """What to compare.
 
-    blob: a finished blob in the place of a fresh one; its metadata then give the options. inputs: of a plain graph. prompt:
-    ids or text, None for a seeded one; tokens: fed after it. everything: also steps and groups of a model that agrees.
+    blob: a finished blob in the place of a fresh one; its metadata then give the options. inputs: of a plain graph.
+    prompt: ids or text, None for a seeded one; tokens: fed after it. rtol, atol: see `tolerance_for`. everything: also
+    steps and groups of a model that agrees. note: takes a line on progress.
     """
 
     model: Path
@@ -76,10 +77,10 @@ class _Check:
         watcher = Watcher(keep=False)
         self._graphs = self._build(watcher)
         self._scenario, pure = _scenario(request, self._loaded, self._assets, self._graphs, watcher)
-        narrow = self._options.precision == "f16" or _is_narrow(self._loaded.model)
-        self._tolerance = tolerance_for("f16" if narrow else "f32", request.rtol, request.atol)
-        kept = "f16" if _is_narrow(self._loaded.model) else "f32"
-        self._stage_tolerance = tolerance_for(kept, request.rtol, request.atol)
+        own = "f16" if _is_narrow(self._graphs) else "f32"
+        widest = "f16" if "f16" in (own, self._options.precision) else "f32"
+        self._tolerance = tolerance_for(widest, request.rtol, request.atol)
+        self._stage_tolerance = tolerance_for(own, request.rtol, request.atol)
         request.note("running the model in onnxruntime")
         self._wanted = self._scenario.original(pure or self._loaded.model, pure=pure is not None)
         self._compiled: Compiled | None = None
@@ -140,8 +141,9 @@ class _Check:
     def _tokens(self, found: Parts) -> tuple[list[int], list[int]] | None:
         if not isinstance(self._scenario, AnswerScenario):
             return None
-        steps = found.get("logits of the steps", [])
-        device = [int(row.argmax()) for row in (found["logits of the prompt"][-1], *steps)]
+        last = found["logits of the prompt"][-1:]
+        rows = np.concatenate([last, found["logits of the steps"]]) if self._request.tokens else last
+        device = [int(row.argmax()) for row in rows]
         return self._scenario.recording.tokens, device
 
     def _build(self, watcher: Watcher) -> ModelGraphs:
@@ -198,7 +200,7 @@ def _scenario(
     return AnswerScenario(graphs, states, parts.dims, prompt, request.tokens), pure
 
 
-def _is_narrow(model: ir.Model) -> bool:
-    """Whether a model computes in 16 bits: its inputs or weights say so."""
-    values = (*model.graph.inputs, *model.graph.initializers.values())
-    return any((v.dtype or (v.const_value.dtype if v.const_value else None)) in NARROW for v in values)
+def _is_narrow(graphs: ModelGraphs) -> bool:
+    """Whether onnxruntime rounds to 16 bits on the way: a node of the final graphs gives such a value."""
+    nodes = (node for entry in graphs.entries for node in entry.model.graph)
+    return any(value.dtype in NARROW for node in nodes for value in node.outputs)

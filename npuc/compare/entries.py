@@ -1,4 +1,4 @@
-"""The entries of a language model, driven as a session drives them, wherever they run: on the device or in onnxruntime."""
+"""The entries of a language model, driven as a session drives them, on the device or in onnxruntime."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from npuc.graph.entry import LlmInfo, PortSpec
 
 SEED = 0
 PAST_CHUNK = 3
-"""Tokens of the default prompt behind its first chunk: the second one has a past and, unless it is that short, padding."""
+"""Tokens of the default prompt behind its first chunk: the second chunk has a past and, unless it is short, padding."""
 
 
 def seeded_prompt(llm: LlmInfo, tokens: int) -> list[int]:
@@ -44,7 +44,8 @@ def check_prompt(llm: LlmInfo, prompt: Sequence[int], tokens: int) -> None:
 
 
 def seeded_inputs(graph: ir.Graph, ports: Sequence[PortSpec]) -> dict[str, np.ndarray]:
-    """Normal floats; ones for masks, 0, 1, 2, ... for positions, indices within the table that they index, else 0 or 1."""
+    """Floats of a normal distribution; integers: ones for masks, 0, 1, 2, ... for positions, else 0 to the end of the
+    table that they index, or 0 and 1."""
     random = np.random.default_rng(SEED)
     values = {value.name: value for value in graph.inputs}
     return {port.name: _seeded(random, values[port.name], port) for port in ports}

@@ -1,4 +1,4 @@
-"""Node groups of an entry: each value that the device stores, with the kernel that computes it and the nodes behind it."""
+"""Node groups of an entry: each value that the device stores, its kernel, and the nodes behind it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from npuc.tasks import Region, Role
 class Group:
     """A value that the device stores.
 
-    state: id of the state that holds it, or None. node, op: what makes it. kernels: with their tile sizes, in the order of
-    the calls. engines: of their tasks. sources: the exporter's nodes. dtype: on the device.
+    state: id of the state that holds it, or None. node, op: what makes it. kernels: with their tile sizes, in the order
+    of the calls. engines: of their tasks. sources: the exporter's nodes. dtype: on the device.
     """
 
     value: str

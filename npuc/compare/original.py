@@ -81,13 +81,18 @@ class _Run:
             )
         self._oracle, self._dims, self._names = oracle, dims, names
         self._past = 0
-        start = {value.name: shape for value, shape in dims.shapes(0, 1).items()}
+        start = self._shapes(1)
         self._states = {}
         for state in dims.roles.states:
             if state.id in names.before:
                 name = names.before[state.id]
-                zeros = np.zeros(start[state.input], oracle.inputs[name])
+                zeros = np.zeros(start[state.input or ""], oracle.inputs[name])
                 self._states[name] = zeros if state.initial is None or state.growing_axis is not None else state.initial
+
+    def _shapes(self, rows: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of all inputs, by name, for a run of so many new rows."""
+        found = self._dims.shapes(self._past, rows).items()
+        return {value.name or "": tuple(int(n or 0) for n in shape) for value, shape in found}
 
     def feed(self, ids: Sequence[int]) -> np.ndarray:
         """Logits [n, V] of these tokens, as float32."""
@@ -97,8 +102,7 @@ class _Run:
     def _rows(self, ids: Sequence[int]) -> np.ndarray:
         roles, past = self._dims.roles, self._past
         feeds = dict(self._states)
-        for value, shape in self._dims.shapes(past, len(ids)).items():
-            name = value.name or ""
+        for name, shape in self._shapes(len(ids)).items():
             role = roles.inputs[name]
             if role is Role.IDS:
                 feeds[name] = np.array(ids).reshape(shape)

@@ -62,10 +62,13 @@ class Result:
             return ["every step of the graph keeps the result", *self.group.lines()]
         if not self.steps_run:
             return []
-        kept = f"every step of the graph keeps the result, and {self.compared} values of node groups are within tolerance"
+        kept = f"every step of the graph keeps the result; {self.compared} values of node groups are within tolerance"
         if self.agrees:
             return [kept]
-        return [f"{kept}, each from equal inputs: the error grows from group to group, or only without probes"]
+        return [
+            kept,
+            "each entry ran from equal inputs: the error grows from run to run, or is there only without probes",
+        ]
 
     def to_json(self) -> dict[str, Any]:
         found = {

@@ -93,7 +93,7 @@ class AnswerScenario:
 def _in_all_capacities(recording: Recording, llm: LlmInfo, prompt: int) -> Parts:
     """The parts of a recording; a first step means the same whatever the capacity."""
     labels = [f"generate.{capacity}" for capacity in llm.capacities if capacity > prompt]
-    others = {label: recording.steps[:1] for label in labels[1:]} if len(recording.steps) else {}
+    others = dict.fromkeys(labels[1:], recording.steps[:1]) if len(recording.steps) else {}
     return Recording(recording.prompt, recording.steps, others).parts()
 
 

@@ -11,7 +11,8 @@ import onnx_ir as ir
 from npuc.compare.errors import OracleRefused
 from npuc.compare.tolerance import Difference, Tolerance, measure
 from npuc.graph.dump import stage_of
-from npuc.graph.pipeline import ENTRY_STEPS, MODEL_STEPS, Build
+from npuc.graph.pipeline import ENTRY_STEPS, MODEL_STEPS
+from npuc.graph.steps import Build
 
 # `measure` and `caches` only look; `static` copies; what `recognise` leaves has no shapes yet and is run after `fold`
 _NOT_RUN = ("measure", "static", "recognise", "caches")

@@ -23,9 +23,9 @@ F16_LARGEST = 65504.0
 class Tolerance:
     """What is near enough for float tensors; integers and bools must be equal.
 
-    Elementwise where rtol and atol are given: |device - reference| <= atol + rtol * |reference|. Else by rows: the cosine of
-    each row is at least `cosine`, and no error exceeds `scaled` times the tensor's largest value; where both sides lie
-    beyond float16 with the same sign, they count as equal.
+    Elementwise where rtol and atol are given: |device - reference| <= atol + rtol * |reference|. Else by rows: the
+    cosine of each row is at least `cosine`, and no error exceeds `scaled` times the tensor's largest value; where both
+    sides lie beyond float16 with the same sign, they count as equal.
     """
 
     rtol: float | None = None
@@ -50,9 +50,9 @@ def tolerance_for(precision: str, rtol: float | None = None, atol: float | None 
 class Difference:
     """What separates a tensor from its reference.
 
-    max_abs, max_rel: largest error, and largest error over |reference| where that is not 0. cosine: the lowest of a row,
-    None for integers or a zero reference. worst: index of the element that exceeds the tolerance most (or is furthest
-    off), with both values there. undefined: elements that are NaN in the reference and so not compared.
+    max_abs, max_rel: largest error, and largest error over |reference| where that is not 0. cosine: the lowest of a
+    row, None for integers or a zero reference. worst: index of the element that exceeds the tolerance most (or is
+    furthest off), got and want its values. undefined: elements that are NaN in the reference and so not compared.
     """
 
     shape: tuple[int, ...]

@@ -146,7 +146,7 @@ def _copy_out(low: Lowering, value: ir.Value, region: Region) -> None:
 
 def _finish(low: Lowering, graph: ir.Graph, states: list[StateSpec], buffers: dict[str, Buffer],
             copied: set[ir.Value]) -> None:  # fmt: skip
-    """Outputs that no kernel wrote in place and none has copied, then the states: all are read before any is written."""
+    """Outputs that are not in their place yet, then the states: all are read before any is written."""
     by_output = {state.output: state for state in states if state.output is not None}
     for value in graph.outputs:
         region = low.region(value)

@@ -10,7 +10,10 @@ from npuc.frontend.errors import ModelRefused
 from npurt.llm import PromptError, Request, Session
 from tests.support.models import compile_to, make_case, run_graph
 
-GRAPHS = ("a02_padded_rows", "a05_norm_half", "a06_old_softmax", "a07_slice_ends", "a08_tied_vocab", "a11_assign_first")
+GRAPHS = (
+    "a02_padded_rows", "a04_int4_odd_shapes", "a05_norm_half", "a06_old_softmax", "a07_slice_ends", "a08_tied_vocab",
+    "a11_assign_first",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("precision", ["f32", "f16"])

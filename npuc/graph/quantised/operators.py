@@ -74,6 +74,8 @@ def gather_block_quantized(place: Place, weights: Weights) -> None:
     block = attrs.get("block_size", 128) or shape[axis]
     if data.dtype == ir.DataType.UINT8:
         _check_bits(place, bits, block)
+    if per_byte > 1 and axis != len(shape) - 1:
+        place.refuse(f"quantize_axis is {axis}; codes packed along the last axis must be quantised along it")
     default = 1 << (bits - 1) if data.dtype == ir.DataType.UINT8 else 0
     wanted = (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
     if len(dims(scales)) != len(wanted) or any(d not in (1, w) for d, w in zip(dims(scales), wanted, strict=True)):
@@ -81,12 +83,11 @@ def gather_block_quantized(place: Place, weights: Weights) -> None:
 
     def affine() -> Affine:
         three = _three(shape, axis)
-        array = data.numpy()
-        codes: Codes
-        if per_byte > 1 and axis == len(shape) - 1:
-            codes = PackedCodes(array.reshape(three[0], -1), bits, three[1])
-        else:
-            codes = PlainCodes((unpacked(array, bits) if per_byte > 1 else array).reshape(three))
+        codes: Codes = (
+            PlainCodes(data.numpy().reshape(three))
+            if per_byte == 1
+            else PackedCodes(data.numpy().reshape(three[0], -1), bits, three[1])
+        )
         zero: np.ndarray | int = default
         if zeros is not None:
             zero = unpacked(zeros.numpy(), bits)[..., : wanted[-1]] if per_byte > 1 else zeros.numpy()

@@ -1,0 +1,326 @@
+"""Quantised weights as constants of floats: each form against its formula in float64, and against onnxruntime."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from npuc.frontend import ModelRefused
+from npuc.graph.infer import Inference
+from npuc.graph.quantised.table import dequantise
+from tests.oracle.graph.stages import session
+
+ORT = "com.microsoft"
+RANDOM = np.random.default_rng(21)
+
+
+@dataclass
+class OneNode:
+    """A model of one node. feeds: its inputs at run time; held: its constants; by the place of the operand."""
+
+    op_type: str
+    feeds: dict[int, np.ndarray]
+    held: dict[int, np.ndarray]
+    attrs: dict[str, Any] = field(default_factory=dict)
+    domain: str = ORT
+
+    def model(self, copies: int = 1) -> ir.Model:
+        """copies: of the node, each with an output."""
+        inputs: list[ir.Value | None] = [None] * (max(*self.feeds, *self.held, -1) + 1)
+        for place, array in (*self.feeds.items(), *self.held.items()):
+            kind = ir.DataType.from_numpy(array.dtype)
+            value = ir.Value(name=f"i{place}", shape=ir.Shape(array.shape), type=ir.TensorType(kind))
+            if place in self.held:
+                value.const_value = ir.Tensor(array, kind, name=value.name)
+            inputs[place] = value
+        nodes = [
+            ir.Node(self.domain, self.op_type, inputs, ir.convenience.convert_attributes(self.attrs), name=f"n{i}")
+            for i in range(copies)
+        ]
+        results = [node.outputs[0] for node in nodes]
+        for i, value in enumerate(results):
+            value.name, value.type = f"o{i}", ir.TensorType(ir.DataType.from_numpy(self.result_type))
+        given = [value for place, value in enumerate(inputs) if place in self.feeds and value is not None]
+        constants = [value for place, value in enumerate(inputs) if place in self.held and value is not None]
+        graph = ir.Graph(
+            given, results, nodes=nodes, initializers=constants, opset_imports={"": 21, ORT: 1}, name="g"
+        )
+        return ir.Model(graph, ir_version=10)
+
+    @property
+    def result_type(self) -> np.dtype:
+        scale = {"MatMulNBits": 2, "GatherBlockQuantized": 2}.get(self.op_type, 1)
+        return self.held[scale].dtype
+
+    def run(self, model: ir.Model) -> np.ndarray:
+        feeds = {f"i{place}": array for place, array in self.feeds.items()}
+        return np.asarray(session(ir.to_proto(model).SerializeToString()).run(None, feeds)[0])
+
+
+def weight_of(model: ir.Model, shape: tuple[int, ...]) -> np.ndarray:
+    """The one float constant that the graph reads in place of the codes."""
+    found = [v for v in model.graph.initializers.values() if "~dequantised" in (v.name or "")]
+    assert len(found) == 1 and found[0].const_value is not None
+    array = found[0].const_value.numpy()
+    assert array.shape == shape == found[0].shape.numpy() and found[0].dtype == ir.DataType.from_numpy(array.dtype)
+    return array
+
+
+def packed(codes: np.ndarray, bits: int) -> np.ndarray:
+    """Codes [rows, n] in bytes, low bits first, each row from a fresh byte."""
+    per_byte = 8 // bits
+    filled = np.pad(codes, [(0, 0), (0, -codes.shape[1] % per_byte)]).reshape(codes.shape[0], -1, per_byte)
+    return (filled << (np.arange(per_byte) * bits)).sum(-1).astype(np.uint8)
+
+
+def blocked(bits: int, block: int, k: int, n: int, zeros: str, dtype: Any) -> tuple[OneNode, np.ndarray, np.ndarray]:
+    """A MatMulNBits; its codes [N, blocks * block] and the zero point of each place."""
+    count = -(-k // block)
+    codes = RANDOM.integers(0, 1 << bits, (n, count * block))
+    scales = RANDOM.uniform(0.02, 0.2, (n, count)).astype(dtype)
+    zero = np.full((n, count), 1 << (bits - 1), np.float64)
+    held = {1: packed(codes, bits).reshape(n, count, -1), 2: scales}
+    if zeros == "packed":
+        whole = RANDOM.integers(0, 1 << bits, (n, count))
+        held[3], zero = packed(whole, bits), whole.astype(np.float64)
+    elif zeros == "floats":
+        held[3] = RANDOM.uniform(0, 1 << bits, (n, count)).astype(dtype)
+        zero = held[3].astype(np.float64)
+    x = RANDOM.normal(size=(2, 3, k)).astype(dtype)
+    attrs = {"K": k, "N": n, "bits": bits, "block_size": block}
+    return OneNode("MatMulNBits", {0: x}, held, attrs), codes, zero
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("zeros", ["", "packed", "floats"])
+@pytest.mark.parametrize(("block", "k", "n"), [(16, 40, 5), (32, 32, 1), (32, 70, 3), (64, 200, 17), (128, 96, 6)])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_blocks_of_packed_codes(bits: int, block: int, k: int, n: int, zeros: str, dtype: Any) -> None:
+    """What stands past K must not matter."""
+    one, codes, zero = blocked(bits, block, k, n, zeros, dtype)
+    group = np.arange(k) // block
+    want = (codes[:, :k] - zero[:, group]) * one.held[2].astype(np.float64)[:, group]
+    model = one.model()
+    report = dequantise(model, Inference())
+    assert [node.op_type for node in model.graph] == ["MatMul"]
+    weight = weight_of(model, (k, n))
+    if zeros == "floats":
+        np.testing.assert_allclose(weight.T.astype(np.float64), want, rtol=1e-3 if dtype == np.float16 else 1e-6, atol=1e-6)
+    else:  # one rounding of an exact product
+        np.testing.assert_array_equal(weight.T, want.astype(np.float32).astype(dtype))
+    kind = {"": "", "packed": ", zero points", "floats": ", zero points as floats"}[zeros]
+    assert report == [
+        "1 weight dequantised while compiling, stored as floats of the precision in the blob: "
+        f"{bits} bits in blocks of {block}{kind} (MatMulNBits)"
+    ]
+
+
+@pytest.mark.parametrize("zeros", ["", "packed"])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("bias", [False, True])
+def test_products_agree_with_onnxruntime(bits: int, zeros: str, bias: bool) -> None:
+    one, *_ = blocked(bits, 32, 64, 6, zeros, np.float32)
+    if bias:
+        one.held[5] = RANDOM.normal(size=6).astype(np.float32)
+    before = one.run(one.model())
+    model = one.model()
+    dequantise(model, Inference())
+    np.testing.assert_allclose(one.run(model), before, rtol=1e-4, atol=1e-4)
+
+
+def test_groups_in_an_order_of_their_own() -> None:
+    one, codes, zero = blocked(4, 16, 40, 5, "packed", np.float32)
+    group = RANDOM.permutation(np.arange(40) // 16)
+    one.held[4] = group.astype(np.int32)
+    model = one.model()
+    report = dequantise(model, Inference())
+    want = (codes[:, :40] - zero[:, group]) * one.held[2].astype(np.float64)[:, group]
+    np.testing.assert_array_equal(weight_of(model, (40, 5)).T, want.astype(np.float32))
+    assert report[0].endswith("4 bits in blocks of 16, zero points, permuted groups (MatMulNBits)")
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "bits", "shape", "axis", "gather"),
+    [
+        ("uint8", 4, (7, 64), 1, 0),
+        ("uint8", 8, (7, 48), 1, 0),
+        ("uint8", 4, (5, 3, 32), 2, 0),
+        ("uint8", 2, (7, 64), 1, 0),
+        ("int4", 4, (7, 40), 1, 0),
+        ("uint4", 4, (40, 7), 0, 1),
+    ],
+)
+def test_gathered_rows(kind: str, bits: int, shape: tuple[int, ...], axis: int, gather: int, zeros: bool) -> None:
+    block = 16
+    low = -8 if kind == "int4" else 0
+    codes = RANDOM.integers(low, low + (1 << bits), shape)
+    groups = [*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :]]
+    zero = RANDOM.integers(low, low + (1 << bits), groups) if zeros else None
+    scales = RANDOM.uniform(0.1, 1, groups).astype(np.float32)
+
+    def stored(values: np.ndarray) -> np.ndarray:
+        if kind == "uint8":
+            return packed(values.reshape(-1, values.shape[-1]), bits).reshape(*values.shape[:-1], -1)
+        return values.astype(getattr(ml_dtypes, kind))
+
+    indices = RANDOM.integers(0, shape[gather], (2, 3))
+    attrs = {"bits": bits, "block_size": block, "quantize_axis": axis, "gather_axis": gather}
+    held = {0: stored(codes), 2: scales, **({3: stored(zero)} if zero is not None else {})}
+    one = OneNode("GatherBlockQuantized", {1: indices}, held, attrs)
+    before = one.run(one.model())
+    model = one.model()
+    dequantise(model, Inference())
+    if zero is None:
+        zero = np.full(groups, 1 << (bits - 1) if kind == "uint8" else 0)
+    where = np.arange(shape[axis]) // block
+    want = (codes - np.take(zero, where, axis)) * np.take(scales.astype(np.float64), where, axis)
+    np.testing.assert_array_equal(weight_of(model, shape), want.astype(np.float32))
+    np.testing.assert_allclose(one.run(model), before, rtol=1e-5, atol=1e-5)
+
+
+LINEAR = [
+    (kind, spread, zeros, scale)
+    for kind in ("int8", "uint8", "int4", "uint4", "int32", "int16")
+    for spread in ("tensor", "axis 0", "axis -1", "block 0", "block 1")
+    for zeros in (False, True)
+    for scale in (np.float32, np.float16)
+    if not (kind == "int32" and zeros)  # the standard wants none
+]
+
+
+@pytest.mark.parametrize(("kind", "spread", "zeros", "scale"), LINEAR)
+def test_dequantize_linear(kind: str, spread: str, zeros: bool, scale: Any) -> None:
+    shape, dtype = (6, 4, 5), np.dtype(getattr(ml_dtypes, kind, None) or kind)
+    low, high = {"int8": (-128, 128), "uint8": (0, 256), "int4": (-8, 8), "uint4": (0, 16)}.get(kind, (-30000, 30000))
+    word, _, number = spread.partition(" ")
+    axis = int(number or 0)
+    groups: tuple[int, ...] = {"tensor": (), "axis": (shape[axis],)}.get(word, (2, 4, 5) if axis == 0 else (6, 2, 5))
+    held = {0: RANDOM.integers(low, high, shape), 1: RANDOM.uniform(0.1, 1, groups)}
+    if zeros:
+        held[2] = RANDOM.integers(low, high, groups)
+    attrs = {"tensor": {}, "axis": {"axis": axis}, "block": {"axis": axis, "block_size": 3 - axis}}[word]
+    block = {0: 3, 1: 2}.get(axis, 1)
+    types = {0: dtype, 1: np.dtype(scale), 2: dtype}
+    stored = {place: np.asarray(array).astype(types[place]) for place, array in held.items()}
+    one = OneNode("DequantizeLinear", {}, stored, attrs, domain="")
+    before = one.run(one.model())
+    model = one.model()
+    assert len(dequantise(model, Inference())) == 1
+    found = weight_at_output(model)
+
+    def spread_out(parameter: np.ndarray) -> np.ndarray:
+        wide = np.asarray(parameter, np.float64)
+        if word == "axis":
+            return wide.reshape([-1 if i == axis % 3 else 1 for i in range(3)])
+        return wide if word == "tensor" else np.take(wide, np.arange(shape[axis]) // block, axis)
+
+    want = (held[0] - spread_out(held.get(2, np.zeros(groups)))) * spread_out(stored[1])
+    np.testing.assert_array_equal(found, want.astype(np.float32).astype(scale))
+    np.testing.assert_array_equal(found, before)
+
+
+def weight_at_output(model: ir.Model) -> np.ndarray:
+    """The constant that an Identity hands to the graph's output."""
+    (node,) = model.graph
+    assert node.op_type == "Identity" and node.inputs[0] is not None and node.inputs[0].const_value is not None
+    return node.inputs[0].const_value.numpy()
+
+
+def test_rows_of_codes_are_gathered_as_numbers() -> None:
+    """Gather of codes, then DequantizeLinear with one scale: the table is dequantised, not the rows."""
+    table = RANDOM.integers(0, 256, (9, 4)).astype(np.uint8)
+    rows = OneNode(
+        "DequantizeLinear", {1: np.array([[8, 0, -1]])}, {0: table, 2: np.float32(0.5), 3: np.uint8(7)}, domain=""
+    )
+    model = gathered(rows)
+    before = rows.run(model)
+    dequantise(model, Inference())
+    assert [node.op_type for node in model.graph] == ["Gather"]
+    np.testing.assert_array_equal(weight_of(model, (9, 4)), (table.astype(np.float32) - 7) * np.float32(0.5))
+    np.testing.assert_array_equal(rows.run(model), before)
+
+
+def gathered(one: OneNode) -> ir.Model:
+    """Operands 0 and 1 go into a Gather, its rows with operands 2 and 3 into the node."""
+    held = {f"i{p}": ir.Tensor(np.asarray(a), name=f"i{p}") for p, a in one.held.items()}
+    values = {
+        name: ir.Value(name=name, shape=ir.Shape(t.shape.numpy()), type=ir.TensorType(t.dtype), const_value=t)
+        for name, t in held.items()
+    }
+    ids = ir.Value(name="i1", shape=ir.Shape(one.feeds[1].shape), type=ir.TensorType(ir.DataType.INT64))
+    rows = ir.node("Gather", [values["i0"], ids], {"axis": 0}, name="rows")
+    node = ir.node(one.op_type, [rows.outputs[0], values["i2"], values["i3"]], name="numbers")
+    rows.outputs[0].name, node.outputs[0].name = "codes", "o"
+    node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
+    graph = ir.Graph(
+        [ids], node.outputs, nodes=[rows, node], initializers=list(values.values()), opset_imports={"": 21}, name="g"
+    )
+    return ir.Model(graph, ir_version=10)
+
+
+def test_nodes_of_one_weight_share_one_constant() -> None:
+    one, *_ = blocked(4, 32, 64, 6, "packed", np.float32)
+    one.attrs["accuracy_level"] = 4
+    model = one.model(copies=3)
+    report = dequantise(model, Inference())
+    assert len({node.inputs[1] for node in model.graph}) == 1
+    assert report == [
+        "1 weight dequantised while compiling, stored as floats of the precision in the blob: "
+        "4 bits in blocks of 32, zero points (MatMulNBits)",
+        "accuracy_level 4 of 3 MatMulNBits is not imitated: their activations stay floats",
+    ]
+
+
+def test_no_number_is_computed_before_it_is_read() -> None:
+    one, *_ = blocked(4, 32, 64, 6, "", np.float32)
+    model, reads = one.model(), []
+    codes = model.graph.initializers["i1"]
+    held = codes.const_value
+    assert held is not None
+
+    def read() -> ir.TensorProtocol:
+        reads.append(1)
+        return held
+
+    codes.const_value = ir.LazyTensor(read, held.dtype, ir.Shape(held.shape.numpy()), cache=False, name="i1")
+    dequantise(model, Inference())
+    assert not reads
+    weight_of(model, (64, 6))
+    assert len(reads) == 1
+
+
+REFUSED = [
+    ({"bits": 3}, {}, "codes of 3 bits are not supported; 2, 4, 8 are"),
+    ({"block_size": 1}, {}, "block_size is 1; a block of 4-bit codes must fill whole bytes"),
+    ({"weight_prepacked": 1}, {}, "weight_prepacked is the layout of one GPU; quantise the model with weight_prepacked=0"),
+    ({"K": 128}, {}, "B has the shape [6, 2, 16], 192 elements; the attributes ask for 384"),
+    ({}, {2: np.ones((6, 3), np.float32)}, "scales has the shape [6, 3], 18 elements; the attributes ask for 12"),
+    ({}, {3: np.ones((6, 2), np.uint8)}, "zero_points has the shape [6, 2], 12 elements; the attributes ask for 6"),
+    ({}, {4: np.full(64, 2, np.int32)}, "g_idx must name one of the 2 blocks for each of the 64 input channels"),
+]
+
+
+@pytest.mark.parametrize(("attrs", "held", "said"), REFUSED)
+def test_forms_that_are_not_known_are_refused(attrs: dict[str, Any], held: dict[int, np.ndarray], said: str) -> None:
+    one, *_ = blocked(4, 32, 64, 6, "", np.float32)
+    one.attrs.update(attrs)
+    one.held.update(held)
+    with pytest.raises(ModelRefused) as refused:
+        dequantise(one.model(), Inference())
+    assert str(refused.value) == f"node 'n0' (com.microsoft::MatMulNBits): {said}"
+
+
+def test_weights_that_come_in_at_run_time_are_refused() -> None:
+    one, *_ = blocked(4, 32, 64, 6, "", np.float32)
+    one.feeds[1] = one.held.pop(1)
+    with pytest.raises(ModelRefused) as refused:
+        dequantise(one.model(), Inference())
+    assert str(refused.value) == (
+        "node 'n0' (com.microsoft::MatMulNBits): B 'i1' is no constant; only weights that the file holds are supported"
+    )
