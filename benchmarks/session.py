@@ -56,6 +56,8 @@ class Ort:
     def __init__(self, model: Path) -> None:
         import onnxruntime as ort
 
+        ort.set_default_logger_severity(3)
+
         self.session = ort.InferenceSession(str(model), providers=["CPUExecutionProvider"])
         self.past = [value for value in self.session.get_inputs() if value.name.startswith("past_key_values")]
         self.cache: list[Array] = []

@@ -47,6 +47,7 @@ class Oracle:
         options = ort.SessionOptions()
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads leave the host alone
         try:
             data = ir.to_proto(copy).SerializeToString()
             self._session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])

@@ -59,10 +59,10 @@ class Result:
         if self.step is not None:
             return [str(self.step)]
         if self.group is not None:
-            return ["every step of the graph keeps the result", *self.group.lines()]
+            return ["the steps of the graph keep the result", *self.group.lines()]
         if not self.steps_run:
             return []
-        kept = f"every step of the graph keeps the result; {self.compared} values of node groups are within tolerance"
+        kept = f"the steps of the graph keep the result; {self.compared} values of node groups are within tolerance"
         if self.agrees:
             return [kept]
         return [

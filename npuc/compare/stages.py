@@ -65,8 +65,10 @@ EntriesRun = Callable[[Mapping[str, ir.Model], str], Parts]
 def first_changing_step(
     watcher: Watcher, run_model: ModelRun, run_entries: EntriesRun, wanted: Parts, tolerance: Tolerance
 ) -> StepFinding | None:
-    """Runs every stage on the feeds of `wanted`, in order, and stops at the first that differs."""
-    for step in (*MODEL_STAGES, *ENTRY_STAGES):
+    """The first stage that gives something else than `wanted`. The last stage runs before the others, which need not
+    run where it is right."""
+
+    def finding(step: str) -> StepFinding | None:
         try:
             if step in MODEL_STAGES:
                 found = run_model(watcher.models[step], step)
@@ -78,4 +80,10 @@ def first_changing_step(
             difference = measure(found[part], want, tolerance)
             if not difference.within:
                 return StepFinding(step, part, difference)
-    return None
+        return None
+
+    steps = (*MODEL_STAGES, *ENTRY_STAGES)
+    last = finding(steps[-1])
+    if last is None:
+        return None
+    return next((found for step in steps[:-1] if (found := finding(step)) is not None), last)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import onnx_ir as ir
 
 from npuc.frontend.errors import Problems
@@ -47,11 +48,13 @@ def check_caches(states: Sequence[StateInfo], classes: Sequence[StateClass]) -> 
 
 
 def release_growing_pairs(graph: ir.Graph, states: Sequence[StateInfo]) -> list[StateInfo]:
-    """The states of a plain graph: a pair of an input and a longer output is just that, under its names in the file."""
+    """The states of a plain graph: a pair of an input and a longer output is just that, under its names in the file,
+    unless the user bounds its rows."""
     kept = []
     values = {value.name: value for value in (*graph.inputs, *graph.outputs)}
     for state in states:
-        if state.form == "pair" and state.growing_axis is not None and len(state.aliases) == 2:
+        unbounded = state.growing_axis is not None and state.max_rows is None
+        if state.form == "pair" and unbounded and len(state.aliases) == 2:
             for name, alias in zip((state.input, state.output), state.aliases, strict=True):
                 values[name].name = alias
         else:
@@ -59,30 +62,21 @@ def release_growing_pairs(graph: ir.Graph, states: Sequence[StateInfo]) -> list[
     return kept
 
 
-def check_fixed_states(states: Sequence[StateInfo], classes: Sequence[StateClass]) -> None:
-    """Raises ModelRefused naming each state that grows in a graph that is no language model."""
-    problems = Problems()
-    for state, kind in zip(states, classes, strict=True):
-        if kind.kind == "append" or state.growing_axis is not None:
-            problems.add(f"state {state.id!r} grows ({kind.why}); only the caches of a language model may")
-    problems.refuse()
-
-
 def cut_to_new_rows(graph: ir.Graph, states: Sequence[StateInfo], classes: Sequence[StateClass]) -> None:
     """Replaces the output of each append state, its rows and the new ones, by the new rows alone, in place."""
     made = {output.name: output for node in graph for output in node.outputs}
-    by_input = {value.name: value for value in graph.inputs}
+    given = {value.name: value for value in (*graph.inputs, *graph.initializers.values())}
     for state, kind in zip(states, classes, strict=True):
         if kind.kind == "append":
             place = next(i for i, value in enumerate(graph.outputs) if value.name == state.output)
-            graph.outputs[place] = made[kind.rows] if kind.rows in made else by_input[kind.rows]
+            graph.outputs[place] = made[kind.rows] if kind.rows in made else given[kind.rows]
 
 
 def state_specs(
-    states: Sequence[StateInfo], classes: Sequence[StateClass], graph: ir.Graph, physical_rows: int
+    states: Sequence[StateInfo], classes: Sequence[StateClass], graph: ir.Graph, physical_rows: Mapping[str, int]
 ) -> list[StateSpec]:
     """Records of the states for lowering. graph: of any finished entry, for the extents that the states' declarations
-    leave open. physical_rows: rows of an append state. Raises ModelRefused naming one that does not keep its shape."""
+    leave open. physical_rows: of each append state, by id. Raises ModelRefused naming one that does not keep its shape."""
     inputs = {value.name: value for value in graph.inputs}
     outputs = {value.name: value for value in graph.outputs}
     result, problems = [], Problems()
@@ -92,10 +86,10 @@ def state_specs(
         if kind.kind == "replace" and dims(outputs[state.output]) != dims(held):
             problems.add(
                 f"state {state.id!r} is {shape} before a run and {list(dims(outputs[state.output]))} after it; "
-                "a state must keep its shape"
+                f"a state must keep its shape, or get rows behind it ({kind.why})"
             )
         if kind.kind == "append" and kind.row_axis is not None:
-            shape[kind.row_axis] = physical_rows
+            shape[kind.row_axis] = physical_rows[state.id]
         result.append(
             StateSpec(
                 id=state.id,
@@ -103,7 +97,7 @@ def state_specs(
                 dtype=_DTYPES[ir.DataType(state.dtype)],
                 kind=kind.kind,
                 row_axis=kind.row_axis if kind.kind == "append" else None,
-                initial=state.initial if kind.kind != "append" else None,
+                initial=_initial(state, shape, kind),
                 input=state.input if state.input in inputs else None,
                 output=state.output if state.output in outputs else None,
                 why=kind.why,
@@ -111,3 +105,12 @@ def state_specs(
         )
     problems.refuse()
     return result
+
+
+def _initial(state: StateInfo, shape: Sequence[int], kind: StateClass) -> np.ndarray | None:
+    """The first value in the state's physical shape; None for zeros."""
+    if kind.kind != "append" or state.initial is None or state.initial.size == 0:
+        return state.initial if kind.kind != "append" else None
+    whole = np.zeros(shape, state.initial.dtype)
+    whole[tuple(slice(extent) for extent in state.initial.shape)] = state.initial
+    return whole

@@ -100,6 +100,8 @@ def _simpler(graph: ir.Graph, node: ir.Node) -> ir.Value | None:
         return None
     source, output = node.inputs[0], node.outputs[0]
     builder = Builder(graph, node, [node])
+    if is_op(node, "Concat"):
+        return _without_empty(builder, node)
     if is_op(node, "Squeeze", "Unsqueeze", "Flatten"):
         return builder.reshape(source, dims(output))
     if is_op(node, "Reshape"):
@@ -116,6 +118,17 @@ def _simpler(graph: ir.Graph, node: ir.Node) -> ir.Value | None:
         if moved == sorted(moved):
             return builder.reshape(source, dims(output))
     return None
+
+
+def _without_empty(builder: Builder, node: ir.Node) -> ir.Value | None:
+    """A Concat without its constant operands that have no elements."""
+    kept = [v for v in node.inputs if v is not None and (v.const_value is None or v.const_value.size)]
+    output = node.outputs[0]
+    if not kept or len(kept) == len(node.inputs) or output.dtype is None:
+        return None
+    if len(kept) == 1:
+        return kept[0]
+    return builder.op("Concat", kept, dims(output), output.dtype, attributes(node))
 
 
 def _merge_equal(graph: ir.Graph) -> bool:

@@ -21,12 +21,14 @@ class StateSpec:
     """A value that lives on the device between runs.
 
     id: the variable's name, unique in a model.
-    shape: physical and static. An append state is [1, G, rows, D] with rows = largest capacity + max(C, 1) - 1.
+    shape: physical and static. An append state of a language model is [1, G, rows, D] with rows = largest capacity +
+        max(C, 1) - 1; in a plain graph it has the rows of `--state-rows` along any axis.
     dtype: element type in memory. (Lowering may store a float state narrower; this is what the graph says.)
     kind: "append" (rows are added along row_axis), "replace" (a whole new value per run), "read_only", "write_only".
     initial: the value before the first run in the state's shape, or None for zeros.
     input: name of the graph input that holds the value before a run, None for write_only.
-    output: name of the graph output with the new rows (append) or the new value, None for read_only.
+    output: name of the graph output with the new rows (append) or the new value, None for read_only. New rows of a
+        plain graph go behind the rows that the entry's input has, those of a language model to row n_past.
     why: the proof of the kind, one sentence for the report.
     """
 
@@ -54,8 +56,10 @@ class PortSpec:
 class EntryGraph:
     """One static graph that the device can run.
 
-    rows: rows of a run: the chunk C for prefill, 1 for generate and head, 0 for main.
-    capacity: slots of the past that the graph's cache inputs have (0: the graph reads none).
+    rows: rows of a run: the chunk C for prefill, 1 for generate and head; for main those that a run adds to its growing
+        states (0: none grows).
+    capacity: slots of the past that the graph's cache inputs have (0: the graph reads none); for main the rows that
+        earlier runs have added.
     model: the graph; every value has a static shape and a type. It runs in onnxruntime as saved.
     """
 
@@ -68,8 +72,13 @@ class EntryGraph:
 
     @property
     def label(self) -> str:
-        """Name of the entry in a blob: ``prefill``, ``generate.<capacity>``, ``head``, ``main``."""
-        return f"generate.{self.capacity}" if self.name == "generate" else self.name
+        """Name of the entry in a blob."""
+        return entry_label(self.name, self.capacity)
+
+
+def entry_label(name: EntryName, capacity: int) -> str:
+    """``prefill``, ``generate.<capacity>``, ``head``, ``main``, and for later runs of growing states ``main.<rows>``."""
+    return f"{name}.{capacity}" if name == "generate" or (name == "main" and capacity) else name
 
 
 @dataclass(frozen=True)

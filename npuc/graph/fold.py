@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
 from npuc.frontend.errors import ModelRefused
 from npuc.graph.clean import remove_dead
+from npuc.graph.evaluate import EvaluationError
 from npuc.graph.infer import Dims, Fact, Inference
 from npuc.graph.interpret import Interpreter, input_facts
-from npuc.graph.nodes import label
+from npuc.graph.nodes import initializer, label
 
 
-def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference) -> int:
+def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference, *, empty_is_known: bool = False) -> int:
     """Folds a sorted graph in place and gives every remaining value its type and static shape.
 
-    shapes: of the graph inputs. Returns the number of nodes folded. Raises ModelRefused naming the node whose
+    shapes: of the graph inputs. empty_is_known: a value without elements is a constant, whatever makes it. Returns the number of nodes folded. Raises ModelRefused naming the node whose
     output keeps an unknown extent, or whose inputs do not fit.
     """
     interpreter = Interpreter(inference, input_facts(shapes))
+    if empty_is_known:
+        _detach_empty_inputs(graph, interpreter)
     dead: list[ir.Node] = []
     for node in graph:
-        facts = interpreter.step(node)
+        facts = _step(interpreter, node)
+        if empty_is_known:
+            facts = [_known_if_empty(fact) for fact in facts]
         for output, fact in zip(node.outputs, facts, strict=True):
             interpreter.facts[output] = fact
         if all(fact.tensor is not None for fact in facts):
@@ -34,6 +40,30 @@ def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference) ->
     for node in graph:
         _check_static(node)
     return len(dead)
+
+
+def _step(interpreter: Interpreter, node: ir.Node) -> list[Fact]:
+    try:
+        return interpreter.step(node)
+    except EvaluationError as error:
+        raise ModelRefused([str(error)]) from error
+
+
+def _known_if_empty(fact: Fact) -> Fact:
+    if fact.tensor is not None or not fact.static or fact.size or fact.dtype == ir.DataType.UNDEFINED:
+        return fact
+    assert fact.shape is not None
+    shape = tuple(extent or 0 for extent in fact.shape)
+    return Fact(fact.dtype, shape, ir.Tensor(np.zeros(shape, fact.dtype.numpy())))
+
+
+def _detach_empty_inputs(graph: ir.Graph, interpreter: Interpreter) -> None:
+    """Readers of an input without elements read a constant."""
+    for value in graph.inputs:
+        fact = _known_if_empty(interpreter.fact(value))
+        if fact.tensor is not None and value.uses():
+            constant = initializer(graph, fact.tensor.numpy(), f"{value.name}~empty")
+            value.replace_all_uses_with(constant, replace_graph_outputs=True)
 
 
 def _to_initializer(graph: ir.Graph, output: ir.Value, fact: Fact) -> None:

@@ -153,8 +153,9 @@ def _result(work: Build, timings: dict[str, float], finished: bool) -> ModelGrap
         ]
         return ModelGraphs([entry_graph(draft) for draft in static], [], None, work.report, timings)
     entries = [entry_graph(draft) for draft in work.drafts]
-    rows = work.llm.sizes.physical_rows if work.llm is not None else 0
-    states = state_specs(work.states, work.classes, work.drafts[0].graph, rows)
+    rows = work.llm.sizes.physical_rows if work.llm is not None else None
+    physical = {state.id: rows if rows is not None else state.max_rows or 0 for state in work.states}
+    states = state_specs(work.states, work.classes, work.drafts[0].graph, physical)
     info = None
     if work.llm is not None:
         llm, sizes = work.llm, work.llm.sizes

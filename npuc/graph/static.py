@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from npuc.frontend.errors import ModelRefused, Problems
 from npuc.graph.dims import InputDims
-from npuc.graph.entry import EntryName
+from npuc.graph.entry import EntryName, entry_label
 from npuc.graph.infer import Dims
 from npuc.graph.options import BuildOptions
 from npuc.graph.roles import Role
@@ -37,7 +37,7 @@ class Draft:
 
     @property
     def label(self) -> str:
-        return f"generate.{self.capacity}" if self.name == "generate" else self.name
+        return entry_label(self.name, self.capacity)
 
 
 def llm_drafts(model: ir.Model, dims: InputDims, sizes: Sizes) -> list[Draft]:
@@ -76,9 +76,12 @@ def drop_step_inputs(draft: Draft, roles: Mapping[str, Role]) -> None:
     problems.refuse()
 
 
-def main_draft(model: ir.Model, options: BuildOptions) -> Draft:
-    """The one entry of a graph that is no language model.
+def main_draft(
+    model: ir.Model, options: BuildOptions, extents: Mapping[tuple[str, int], int], rows: int = 0, capacity: int = 0
+) -> Draft:
+    """An entry of a graph that is no language model.
 
+    extents: by (input, axis), of growing states. rows: that a run adds to them; capacity: that earlier runs have added.
     Raises ModelRefused naming every dim without a value, with `--dim NAME=VALUE`.
     """
     copy = model.clone()
@@ -91,7 +94,9 @@ def main_draft(model: ir.Model, options: BuildOptions) -> Draft:
         shape: list[int] = []
         for axis, extent in enumerate(value.shape):
             name = extent.value if isinstance(extent, ir.SymbolicDim) else None
-            if isinstance(extent, int):
+            if (value.name, axis) in extents:
+                shape.append(extents[value.name or "", axis])
+            elif isinstance(extent, int):
                 shape.append(extent)
             elif name in options.dims:
                 shape.append(options.dims[str(name)])
@@ -102,4 +107,4 @@ def main_draft(model: ir.Model, options: BuildOptions) -> Draft:
         shapes[value] = tuple(shape)
         value.shape = ir.Shape(shape)
     problems.refuse()
-    return Draft("main", 0, 0, copy, shapes, None, [value.name or "" for value in copy.graph.outputs])
+    return Draft("main", rows, capacity, copy, shapes, None, [value.name or "" for value in copy.graph.outputs])

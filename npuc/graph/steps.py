@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from npuc.graph.append import check_caches, check_fixed_states, cut_to_new_rows, release_growing_pairs
+from npuc.graph.append import check_caches, cut_to_new_rows, release_growing_pairs
 from npuc.graph.caches import check_cache_readers
 from npuc.graph.clean import clean, remove_dead
 from npuc.graph.dims import InputDims, input_dims
@@ -15,6 +15,7 @@ from npuc.graph.expand.table import expand
 from npuc.graph.fold import fold
 from npuc.graph.functions import add_functions
 from npuc.graph.fuse.rule import Proofs, Refusal, Rule, Scope, apply_rules
+from npuc.graph.growth import cut_growth, plain_drafts
 from npuc.graph.head import cut_body, find_cut, head_of
 from npuc.graph.infer import Inference
 from npuc.graph.nodes import dims
@@ -31,7 +32,7 @@ from npuc.graph.sizes import Bound, Sizes, choose_sizes, wanted_positions
 from npuc.graph.state import state_to_arguments
 from npuc.graph.state_class import StateClass, classify
 from npuc.graph.state_info import StateInfo
-from npuc.graph.static import Draft, drop_step_inputs, llm_drafts, main_draft
+from npuc.graph.static import Draft, drop_step_inputs, llm_drafts
 from npuc.graph.verify import verify_folded
 
 
@@ -112,8 +113,9 @@ def copy_for_entries(build: Build) -> None:
     if build.llm is None:
         build.states = release_growing_pairs(build.model.graph, build.states)
         build.classes = classify(build.states, build.model)
-        check_fixed_states(build.states, build.classes)
-        build.drafts = [main_draft(build.model, build.options)]
+        build.drafts = plain_drafts(
+            build.model, build.states, build.classes, build.options, build.inference, build.report
+        )
     else:
         build.drafts = llm_drafts(build.model, build.llm.dims, build.llm.sizes)
 
@@ -134,7 +136,7 @@ def recognise(build: Build, draft: Draft) -> None:
 
 def fold_constants(build: Build, draft: Draft) -> None:
     """Constants and shape arithmetic are computed; every value gets its type and static shape."""
-    fold(draft.graph, draft.shapes, build.inference)
+    fold(draft.graph, draft.shapes, build.inference, empty_is_known=build.llm is None)
     if build.llm is not None:
         drop_step_inputs(draft, build.llm.roles.inputs)
 
@@ -143,6 +145,7 @@ def cut(build: Build, draft: Draft) -> None:
     """Caches give their new rows alone; body and head part."""
     llm = build.llm
     if llm is None:
+        cut_growth(draft, build.states, build.classes)
         return
     if not llm.cut:
         llm.cut = find_cut(draft.graph, llm.roles.logits, draft.rows)

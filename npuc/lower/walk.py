@@ -53,6 +53,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     groups = group_nodes(nodes, frozenset(graph.outputs))
     grouped = members_of(groups)
     appended = {state.output: state for state in states if state.kind == "append"}
+    filled = _filled_rows(entry, states)
     position = {node: place for place, node in enumerate(nodes)}
     gated = find_gated(groups)
     done = {node for layer in gated.values() for node in layer.products}
@@ -79,7 +80,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                 # new rows are stored at once: no reader of this entry sees slots from n_past on, and the rows need not
                 # wait on the chip for the end of the entry
                 if value.name in appended and value in low.at:
-                    _append(low, appended[value.name], low.at[value], buffers)
+                    _append(low, appended[value.name], low.at[value], buffers, filled)
                 elif value in given and value in low.at:  # read by others, too: need not wait on the chip either
                     _copy_out(low, value, low.at[value])
                     copied.add(value)
@@ -95,7 +96,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                 raise
     if problems:
         raise LoweringRefused(list(problems.values()))
-    _finish(low, graph, states, buffers, copied)
+    _finish(low, graph, states, buffers, copied, filled)
     return low.calls
 
 
@@ -145,7 +146,7 @@ def _copy_out(low: Lowering, value: ir.Value, region: Region) -> None:
 
 
 def _finish(low: Lowering, graph: ir.Graph, states: list[StateSpec], buffers: dict[str, Buffer],
-            copied: set[ir.Value]) -> None:  # fmt: skip
+            copied: set[ir.Value], filled: dict[str, int]) -> None:  # fmt: skip
     """Outputs that are not in their place yet, then the states: all are read before any is written."""
     by_output = {state.output: state for state in states if state.output is not None}
     for value in graph.outputs:
@@ -169,12 +170,26 @@ def _finish(low: Lowering, graph: ir.Graph, states: list[StateSpec], buffers: di
         writes.append((state, region))
     for state, region in writes:
         if state.kind == "append":
-            _append(low, state, region, buffers)
+            _append(low, state, region, buffers, filled)
         else:
             _copy(low, f"next.{state.id}", region, _whole(low, state, buffers))
 
 
-def _append(low: Lowering, state: StateSpec, rows: Region, buffers: dict[str, Buffer]) -> None:
+def _filled_rows(entry: EntryGraph, states: list[StateSpec]) -> dict[str, int]:
+    """Rows that each append state of a plain graph has before the run, by id; a language model's are n_past."""
+    if entry.name != "main":
+        return {}
+    shapes = {value.name: static_shape(value) for value in entry.model.graph.inputs}
+    grown = [(state, state.row_axis) for state in states if state.kind == "append"]
+    return {state.id: shapes[state.input][axis] for state, axis in grown if axis is not None}
+
+
+def _append(low: Lowering, state: StateSpec, rows: Region, buffers: dict[str, Buffer], filled: dict[str, int]) -> None:
+    if state.id in filled:
+        assert state.row_axis is not None
+        whole, count = _whole(low, state, buffers), rows.shape[state.row_axis]
+        _copy(low, f"next.{state.id}", rows, views.take_slice(whole, state.row_axis, filled[state.id], count))
+        return
     arrays = (_rank3(rows, state), _rank3(_whole(low, state, buffers), state))
     low.calls.append(KernelCall("append_rows", arrays, {}, f"next.{state.id}"))
 

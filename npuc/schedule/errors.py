@@ -10,15 +10,19 @@ class ScheduleRefused(Exception):
 class OverflowRefused(ScheduleRefused):
     """Local buffers that live at the same time do not fit their memory.
 
-    memory: its name. needed, available: bytes. task: index in trace order where the memory is fullest.
+    memory: its name. needed, available: bytes. task: index in trace order where the memory is fullest. crowded: where
+    all fit in sum, the fullest task of each buffer that found no room.
     """
 
-    def __init__(self, message: str, *, memory: str, needed: int, available: int, task: int) -> None:
+    def __init__(
+        self, message: str, *, memory: str, needed: int, available: int, task: int, crowded: tuple[int, ...] = ()
+    ) -> None:
         super().__init__(message)
         self.memory = memory
         self.needed = needed
         self.available = available
         self.task = task
+        self.crowded = crowded
 
 
 class PinRefused(ScheduleRefused):

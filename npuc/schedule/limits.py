@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from npurt.target import Target
 
 _UNIT = re.compile(r"(.+)(\.\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Engines that move a buffer from one on-chip memory to DDR (out) and from there (back)."""
+
+    out: str
+    back: str
 
 
 @dataclass(frozen=True)
@@ -17,7 +25,7 @@ class Limits:
 
     queues: in-order queue of each engine. memory_bytes: size of each memory whose buffers are placed under a limit.
     barriers: physical barriers. slots: most producers, and most consumers, of one barrier; slots_total: of both
-    together.
+    together. ways: for each memory that can be spilled the engines to DDR and back.
     """
 
     queues: Mapping[str, str]
@@ -25,6 +33,7 @@ class Limits:
     barriers: int
     slots: int
     slots_total: int
+    ways: Mapping[str, Ways] = field(default_factory=dict)
 
     def queue(self, engine: str) -> str | None:
         """The queue of a task's engine; a numbered unit (vector.1) has its own; None for an unknown engine."""
@@ -42,7 +51,13 @@ class Limits:
 def limits_of(target: Target) -> Limits:
     """The limits of one tile of a target."""
     barriers = target.barriers
-    return Limits(target.queues, target.on_chip, barriers.per_tile, barriers.most_each, barriers.slot_sum)
+    engines = {ends: route.engine for ends, route in target.routes.items()}
+    ways = {
+        memory: Ways(engines[memory, "ddr"], engines["ddr", memory])
+        for memory in target.on_chip
+        if (memory, "ddr") in engines and ("ddr", memory) in engines
+    }
+    return Limits(target.queues, target.on_chip, barriers.per_tile, barriers.most_each, barriers.slot_sum, ways)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ everything.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,10 @@ class Lives:
         """First task of the stretched life."""
         begin: np.ndarray = self.first - self.early
         return begin
+
+    def ends(self, chosen: Sequence[int]) -> list[tuple[int, int]]:
+        """First and last task of the chosen buffers."""
+        return list(zip(self.first[chosen].tolist(), self.last[chosen].tolist(), strict=True))
 
     def load(self, tasks: int, stretched: bool) -> np.ndarray:
         """Bytes live at each of `tasks` tasks."""

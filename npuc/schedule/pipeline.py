@@ -5,8 +5,8 @@ from __future__ import annotations
 from npuc.schedule.barriers import assign, legalise, simplify, virtual_barriers
 from npuc.schedule.depend import depend
 from npuc.schedule.errors import ScheduleBroken, ScheduleRefused
+from npuc.schedule.fit import place_or_spill
 from npuc.schedule.limits import Limits, ScheduleOptions, limits_of
-from npuc.schedule.place import place
 from npuc.schedule.simulate import run_to_completion
 from npuc.tasks.graph import TaskGraph
 from npuc.tasks.program import EntryProgram
@@ -24,14 +24,14 @@ def schedule_within(graph: TaskGraph, limits: Limits, options: ScheduleOptions) 
     Raises OverflowRefused or PinRefused where buffers do not fit, ScheduleRefused for an engine that the machine does
     not have, ScheduleBroken for an internal error.
     """
+    sizes = {buffer.memory: limits.size(buffer.memory) for buffer in graph.buffers()}
+    memory_bytes = {memory: size for memory, size in sizes.items() if size is not None}
+
+    graph, placement, spills = place_or_spill(graph, memory_bytes, limits, options)
     queues = task_queues(graph, limits)
     numbers = {name: number for number, name in enumerate(dict.fromkeys(queues))}
     queue_of = [numbers[name] for name in queues]
 
-    sizes = {buffer.memory: limits.size(buffer.memory) for buffer in graph.buffers()}
-    memory_bytes = {memory: size for memory, size in sizes.items() if size is not None}
-
-    placement = place(graph, memory_bytes, options.prefetch, options.overlap)
     dependencies = depend(graph, placement, queues)
     virtual = virtual_barriers(dependencies.producers)
     legal = simplify(legalise(virtual, queue_of, limits.barriers), queue_of)
@@ -54,6 +54,7 @@ def schedule_within(graph: TaskGraph, limits: Limits, options: ScheduleOptions) 
         sync,
         placement.peaks,
         memory_bytes,
+        spills,
     )
     run_to_completion(program)
     return program

@@ -49,6 +49,8 @@ def place(graph: TaskGraph, memory_bytes: dict[str, int], prefetch: int, overlap
 def _place_memory(memory: str, lives: Lives, limit: int, tasks: int) -> list[int]:
     """Offsets of the buffers of one memory, with as much of the stretched lives as fits."""
     _check_pins(memory, lives, limit)
+    if lives.load(tasks, stretched=False).max() > limit:
+        raise _overflow(memory, lives, limit, tasks, [])
     while True:
         while (over := lives.load(tasks, stretched=True) > limit).any() and lives.shrink(over):
             pass
@@ -170,7 +172,11 @@ def _overflow(memory: str, lives: Lives, limit: int, tasks: int, failed: list[in
             f"they fit in sum but not side by side; {_named(lives.buffers[failed[0]])} found no hole: "
             "make it or its neighbours smaller"
         )
-    return OverflowRefused("\n".join(lines), memory=memory, needed=needed, available=limit, task=task)
+    crowded: tuple[int, ...] = ()
+    if needed <= limit:
+        fullest = (first + int(load[first : last + 1].argmax()) for first, last in lives.ends(failed))
+        crowded = tuple(sorted(set(fullest)))
+    return OverflowRefused("\n".join(lines), memory=memory, needed=needed, available=limit, task=task, crowded=crowded)
 
 
 def _remedy(excess: int, live: list[tuple[int, Buffer]]) -> str:

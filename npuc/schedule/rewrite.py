@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from npuc.schedule.limits import Ways
 from npuc.schedule.spill import Gap
 from npuc.tasks.graph import Buffer, CopyOp, Origin, Region, Task, TaskGraph, When
 from npuc.tasks.program import Spills
 from npurt.abi.dtypes import DType
-
-
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """Engines between one on-chip memory and DDR."""
-
-    out: str
-    back: str
 
 
 def cut_gaps(graph: TaskGraph, gaps: Sequence[Gap], ways: Ways) -> tuple[TaskGraph, Spills]:
@@ -27,8 +20,8 @@ def cut_gaps(graph: TaskGraph, gaps: Sequence[Gap], ways: Ways) -> tuple[TaskGra
         loads.setdefault(gap.after, []).append(gap)
         if gap.stores:
             stores.setdefault(gap.stored, []).append(gap)
-    whole = _whole_regions(graph, {gap.buffer for gap in gaps})
-    predicates = _predicates(graph, {gap.buffer for gap in gaps})
+    cut = list(dict.fromkeys(gap.buffer for gap in gaps))
+    whole, predicates = _whole_regions(graph, cut), _predicates(graph, cut)
     now: dict[Buffer, Buffer] = {}  # the buffer that holds the content of a cut one
     kept: dict[tuple[Buffer, int], Buffer] = {}  # scratch of a content, by buffer and last write
     numbers: dict[Buffer, int] = {}
@@ -38,7 +31,7 @@ def cut_gaps(graph: TaskGraph, gaps: Sequence[Gap], ways: Ways) -> tuple[TaskGra
         for gap in loads.get(index, ()):
             buffer = gap.buffer
             numbers[buffer] = number = numbers.get(buffer, 0) + 1
-            now[buffer] = replace(buffer, name=f"{buffer.name}+{number}")
+            now[buffer] = replace(buffer, name=f"{buffer.name}~back{number}")
             if gap.loads:
                 added = [_again(graph.tasks[at], task, now[buffer]) for at in gap.loads]
             else:
@@ -50,7 +43,7 @@ def cut_gaps(graph: TaskGraph, gaps: Sequence[Gap], ways: Ways) -> tuple[TaskGra
         tasks.append(_renamed(task, now))
         for gap in stores.get(index, ()):
             buffer = gap.buffer
-            scratch = Buffer(f"{buffer.name}+{len(kept)}.spilled", "ddr", buffer.nbytes, where=buffer.where)
+            scratch = Buffer(f"{buffer.name}~spilled{len(kept)}", "ddr", buffer.nbytes, where=buffer.where)
             kept[buffer, index] = scratch
             source = now.get(buffer, buffer)
             tasks.append(_move(ways.out, whole[buffer], source, scratch, _origin(task, "spill"), predicates[buffer]))
@@ -85,16 +78,14 @@ def _origin(task: Task, stage: str) -> Origin:
 
 def _whole_regions(graph: TaskGraph, buffers: Iterable[Buffer]) -> dict[Buffer, Region]:
     """For each buffer a view of all its bytes: the first of its own that is whole and row-major, else plain bytes."""
-    wanted = set(buffers)
+    wanted = dict.fromkeys(buffers)
     found: dict[Buffer, Region] = {}
     for task in graph.tasks:
         for region in (*task.reads, *task.writes):
             buffer = region.buffer
             if buffer in wanted and buffer not in found and _covers(region):
                 found[buffer] = region
-    for buffer in wanted - found.keys():
-        found[buffer] = Region(buffer, 0, DType.U8, (buffer.nbytes,), (1,))
-    return found
+    return {b: found.get(b) or Region(b, 0, DType.U8, (b.nbytes,), (1,)) for b in wanted}
 
 
 def _covers(region: Region) -> bool:
@@ -108,7 +99,7 @@ def _covers(region: Region) -> bool:
 
 def _predicates(graph: TaskGraph, buffers: Iterable[Buffer]) -> dict[Buffer, When | None]:
     """The step predicate under which alone each buffer is touched; None where some task touches it always."""
-    wanted = set(buffers)
+    wanted = dict.fromkeys(buffers)
     found: dict[Buffer, When | None] = {}
     for task in graph.tasks:
         for region in (*task.reads, *task.writes):

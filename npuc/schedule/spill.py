@@ -101,7 +101,8 @@ class Spiller:
             if not tasks[0] < task < tasks[-1] or buffer.pinned is not None:
                 continue
             at = bisect_left(tasks, task)
-            if tasks[at] != task and (buffer, tasks[at - 1]) not in self._taken:
+            written = self._touches[buffer].writes
+            if tasks[at] != task and (buffer, tasks[at - 1]) not in self._taken and written and written[0] < task:
                 gaps.append(self._gap(buffer, tasks[at - 1], tasks[at]))
         return gaps
 

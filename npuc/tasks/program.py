@@ -41,6 +41,22 @@ class Sync:
     start_after: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Spills:
+    """Transfers that the scheduler added because on-chip buffers did not fit together.
+
+    stores: tasks that move a buffer to DDR scratch; loads: tasks that bring one back, from there or from where it
+    came; nbytes: what all of them move.
+    """
+
+    stores: int = 0
+    loads: int = 0
+    nbytes: int = 0
+
+    def __add__(self, other: Spills) -> Spills:
+        return Spills(self.stores + other.stores, self.loads + other.loads, self.nbytes + other.nbytes)
+
+
 @dataclass(frozen=True)
 class EntryProgram:
     """One entry, ready to be written.
@@ -48,7 +64,7 @@ class EntryProgram:
     tasks: in trace order. queues: for each task the name of its in-order queue. offsets: first byte of each LOCAL
     buffer in its memory (`Buffer.memory`; a local buffer in "ddr" is an offset in the scratch section). barriers: the
     table, in programming order. sync: for each task its barriers. peaks: bytes used of each memory. memory_bytes:
-    size of each memory of the target; a memory without a limit is absent.
+    size of each memory of the target; a memory without a limit is absent. spills: what of the tasks the scheduler added.
     """
 
     entry: str
@@ -61,6 +77,7 @@ class EntryProgram:
     sync: list[Sync]
     peaks: dict[str, int]
     memory_bytes: dict[str, int]
+    spills: Spills = Spills()
 
     @property
     def cmx_peak(self) -> int:

@@ -52,7 +52,7 @@ def run_graph(blob: Path, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     return dict(npurt.Device(npurt.load(blob)).run("main", dict(inputs)))
 
 
-def stateful_form(model: Path, folder: Path) -> Path:
+def stateful_form(model: Path, folder: Path, dims: Mapping[str, int] | None = None) -> Path:
     """The pair-form model in its ReadValue/Assign form, as a file in `folder`."""
     import onnx_ir as ir
 
@@ -61,7 +61,7 @@ def stateful_form(model: Path, folder: Path) -> Path:
 
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "model.onnx"
-    ir.save(pairs_to_state(load(model).model), path)
+    ir.save(pairs_to_state(load(model).model, dims), path)
     return path
 
 

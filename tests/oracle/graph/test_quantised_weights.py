@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -13,62 +12,9 @@ import pytest
 from npuc.frontend import ModelRefused
 from npuc.graph.infer import Inference
 from npuc.graph.quantised.table import dequantise
-from tests.oracle.graph.stages import session
+from tests.oracle.graph.one_node import OneNode, weight_of
 
-ORT = "com.microsoft"
 RANDOM = np.random.default_rng(21)
-
-
-@dataclass
-class OneNode:
-    """A model of one node. feeds: its inputs at run time; held: its constants; by the place of the operand."""
-
-    op_type: str
-    feeds: dict[int, np.ndarray]
-    held: dict[int, np.ndarray]
-    attrs: dict[str, Any] = field(default_factory=dict)
-    domain: str = ORT
-
-    def model(self, copies: int = 1) -> ir.Model:
-        """copies: of the node, each with an output."""
-        inputs: list[ir.Value | None] = [None] * (max(*self.feeds, *self.held, -1) + 1)
-        for place, array in (*self.feeds.items(), *self.held.items()):
-            kind = ir.DataType.from_numpy(array.dtype)
-            value = ir.Value(name=f"i{place}", shape=ir.Shape(array.shape), type=ir.TensorType(kind))
-            if place in self.held:
-                value.const_value = ir.Tensor(array, kind, name=value.name)
-            inputs[place] = value
-        nodes = [
-            ir.Node(self.domain, self.op_type, inputs, ir.convenience.convert_attributes(self.attrs), name=f"n{i}")
-            for i in range(copies)
-        ]
-        results = [node.outputs[0] for node in nodes]
-        for i, value in enumerate(results):
-            value.name, value.type = f"o{i}", ir.TensorType(ir.DataType.from_numpy(self.result_type))
-        given = [value for place, value in enumerate(inputs) if place in self.feeds and value is not None]
-        constants = [value for place, value in enumerate(inputs) if place in self.held and value is not None]
-        graph = ir.Graph(
-            given, results, nodes=nodes, initializers=constants, opset_imports={"": 21, ORT: 1}, name="g"
-        )
-        return ir.Model(graph, ir_version=10)
-
-    @property
-    def result_type(self) -> np.dtype:
-        scale = {"MatMulNBits": 2, "GatherBlockQuantized": 2}.get(self.op_type, 1)
-        return self.held[scale].dtype
-
-    def run(self, model: ir.Model) -> np.ndarray:
-        feeds = {f"i{place}": array for place, array in self.feeds.items()}
-        return np.asarray(session(ir.to_proto(model).SerializeToString()).run(None, feeds)[0])
-
-
-def weight_of(model: ir.Model, shape: tuple[int, ...]) -> np.ndarray:
-    """The one float constant that the graph reads in place of the codes."""
-    found = [v for v in model.graph.initializers.values() if "~dequantised" in (v.name or "")]
-    assert len(found) == 1 and found[0].const_value is not None
-    array = found[0].const_value.numpy()
-    assert array.shape == shape == found[0].shape.numpy() and found[0].dtype == ir.DataType.from_numpy(array.dtype)
-    return array
 
 
 def packed(codes: np.ndarray, bits: int) -> np.ndarray:
@@ -110,7 +56,9 @@ def test_blocks_of_packed_codes(bits: int, block: int, k: int, n: int, zeros: st
     assert [node.op_type for node in model.graph] == ["MatMul"]
     weight = weight_of(model, (k, n))
     if zeros == "floats":
-        np.testing.assert_allclose(weight.T.astype(np.float64), want, rtol=1e-3 if dtype == np.float16 else 1e-6, atol=1e-6)
+        np.testing.assert_allclose(
+            weight.T.astype(np.float64), want, rtol=1e-3 if dtype == np.float16 else 1e-6, atol=1e-6
+        )
     else:  # one rounding of an exact product
         np.testing.assert_array_equal(weight.T, want.astype(np.float32).astype(dtype))
     kind = {"": "", "packed": ", zero points", "floats": ", zero points as floats"}[zeros]
@@ -184,86 +132,6 @@ def test_gathered_rows(kind: str, bits: int, shape: tuple[int, ...], axis: int, 
     np.testing.assert_allclose(one.run(model), before, rtol=1e-5, atol=1e-5)
 
 
-LINEAR = [
-    (kind, spread, zeros, scale)
-    for kind in ("int8", "uint8", "int4", "uint4", "int32", "int16")
-    for spread in ("tensor", "axis 0", "axis -1", "block 0", "block 1")
-    for zeros in (False, True)
-    for scale in (np.float32, np.float16)
-    if not (kind == "int32" and zeros)  # the standard wants none
-]
-
-
-@pytest.mark.parametrize(("kind", "spread", "zeros", "scale"), LINEAR)
-def test_dequantize_linear(kind: str, spread: str, zeros: bool, scale: Any) -> None:
-    shape, dtype = (6, 4, 5), np.dtype(getattr(ml_dtypes, kind, None) or kind)
-    low, high = {"int8": (-128, 128), "uint8": (0, 256), "int4": (-8, 8), "uint4": (0, 16)}.get(kind, (-30000, 30000))
-    word, _, number = spread.partition(" ")
-    axis = int(number or 0)
-    groups: tuple[int, ...] = {"tensor": (), "axis": (shape[axis],)}.get(word, (2, 4, 5) if axis == 0 else (6, 2, 5))
-    held = {0: RANDOM.integers(low, high, shape), 1: RANDOM.uniform(0.1, 1, groups)}
-    if zeros:
-        held[2] = RANDOM.integers(low, high, groups)
-    attrs = {"tensor": {}, "axis": {"axis": axis}, "block": {"axis": axis, "block_size": 3 - axis}}[word]
-    block = {0: 3, 1: 2}.get(axis, 1)
-    types = {0: dtype, 1: np.dtype(scale), 2: dtype}
-    stored = {place: np.asarray(array).astype(types[place]) for place, array in held.items()}
-    one = OneNode("DequantizeLinear", {}, stored, attrs, domain="")
-    before = one.run(one.model())
-    model = one.model()
-    assert len(dequantise(model, Inference())) == 1
-    found = weight_at_output(model)
-
-    def spread_out(parameter: np.ndarray) -> np.ndarray:
-        wide = np.asarray(parameter, np.float64)
-        if word == "axis":
-            return wide.reshape([-1 if i == axis % 3 else 1 for i in range(3)])
-        return wide if word == "tensor" else np.take(wide, np.arange(shape[axis]) // block, axis)
-
-    want = (held[0] - spread_out(held.get(2, np.zeros(groups)))) * spread_out(stored[1])
-    np.testing.assert_array_equal(found, want.astype(np.float32).astype(scale))
-    np.testing.assert_array_equal(found, before)
-
-
-def weight_at_output(model: ir.Model) -> np.ndarray:
-    """The constant that an Identity hands to the graph's output."""
-    (node,) = model.graph
-    assert node.op_type == "Identity" and node.inputs[0] is not None and node.inputs[0].const_value is not None
-    return node.inputs[0].const_value.numpy()
-
-
-def test_rows_of_codes_are_gathered_as_numbers() -> None:
-    """Gather of codes, then DequantizeLinear with one scale: the table is dequantised, not the rows."""
-    table = RANDOM.integers(0, 256, (9, 4)).astype(np.uint8)
-    rows = OneNode(
-        "DequantizeLinear", {1: np.array([[8, 0, -1]])}, {0: table, 2: np.float32(0.5), 3: np.uint8(7)}, domain=""
-    )
-    model = gathered(rows)
-    before = rows.run(model)
-    dequantise(model, Inference())
-    assert [node.op_type for node in model.graph] == ["Gather"]
-    np.testing.assert_array_equal(weight_of(model, (9, 4)), (table.astype(np.float32) - 7) * np.float32(0.5))
-    np.testing.assert_array_equal(rows.run(model), before)
-
-
-def gathered(one: OneNode) -> ir.Model:
-    """Operands 0 and 1 go into a Gather, its rows with operands 2 and 3 into the node."""
-    held = {f"i{p}": ir.Tensor(np.asarray(a), name=f"i{p}") for p, a in one.held.items()}
-    values = {
-        name: ir.Value(name=name, shape=ir.Shape(t.shape.numpy()), type=ir.TensorType(t.dtype), const_value=t)
-        for name, t in held.items()
-    }
-    ids = ir.Value(name="i1", shape=ir.Shape(one.feeds[1].shape), type=ir.TensorType(ir.DataType.INT64))
-    rows = ir.node("Gather", [values["i0"], ids], {"axis": 0}, name="rows")
-    node = ir.node(one.op_type, [rows.outputs[0], values["i2"], values["i3"]], name="numbers")
-    rows.outputs[0].name, node.outputs[0].name = "codes", "o"
-    node.outputs[0].type = ir.TensorType(ir.DataType.FLOAT)
-    graph = ir.Graph(
-        [ids], node.outputs, nodes=[rows, node], initializers=list(values.values()), opset_imports={"": 21}, name="g"
-    )
-    return ir.Model(graph, ir_version=10)
-
-
 def test_nodes_of_one_weight_share_one_constant() -> None:
     one, *_ = blocked(4, 32, 64, 6, "packed", np.float32)
     one.attrs["accuracy_level"] = 4
@@ -298,7 +166,11 @@ def test_no_number_is_computed_before_it_is_read() -> None:
 REFUSED = [
     ({"bits": 3}, {}, "codes of 3 bits are not supported; 2, 4, 8 are"),
     ({"block_size": 1}, {}, "block_size is 1; a block of 4-bit codes must fill whole bytes"),
-    ({"weight_prepacked": 1}, {}, "weight_prepacked is the layout of one GPU; quantise the model with weight_prepacked=0"),
+    (
+        {"weight_prepacked": 1},
+        {},
+        "weight_prepacked is the layout of one GPU; quantise the model with weight_prepacked=0",
+    ),
     ({"K": 128}, {}, "B has the shape [6, 2, 16], 192 elements; the attributes ask for 384"),
     ({}, {2: np.ones((6, 3), np.float32)}, "scales has the shape [6, 3], 18 elements; the attributes ask for 12"),
     ({}, {3: np.ones((6, 2), np.uint8)}, "zero_points has the shape [6, 2], 12 elements; the attributes ask for 6"),

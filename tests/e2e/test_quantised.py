@@ -1,0 +1,98 @@
+"""Models with quantised weights, from file to values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import npurt
+from npuc.driver import CompileOptions, compile_to_blob
+from tests.support.models import CORPUS, answer, compile_to, cosine, reference, run_graph
+
+# The references are of weights dequantised by the operators' formulas, in float32 (onnxruntime, without accuracy_level)
+MODELS = ("llama-genai-int4-prunedhead", "llama-genai-int4-qdq")
+SIZES = {"chunk": 4, "max_prompt_len": 12, "min_response_len": 8, "capacities": (11, 20)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_f32_agrees_with_the_reference(name, tmp_path):
+    """prunedhead gives the logits of the last position alone, the device those of all."""
+    prompt, fed, want_prompt, want_step = reference(name)
+    blob = compile_to(tmp_path / "m.blob", CORPUS / name / "model.onnx", precision="f32", **SIZES)
+    got = answer(blob, prompt, fed)
+    assert got.prompt.shape[0] == len(prompt) and len(want_prompt) == (1 if "pruned" in name else len(prompt))
+    np.testing.assert_allclose(got.prompt[-len(want_prompt) :], want_prompt, rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(got.step, want_step, rtol=1e-3, atol=1e-3)
+    assert got.tokens[: len(fed)] == fed
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_f16_keeps_the_direction_of_every_row(name, tmp_path):
+    prompt, fed, want_prompt, want_step = reference(name)
+    got = answer(compile_to(tmp_path / "m.blob", CORPUS / name / "model.onnx", **SIZES), prompt, fed)
+    assert cosine(got.prompt[-len(want_prompt) :], want_prompt).min() >= 0.999
+    assert cosine(got.step, want_step).min() >= 0.999
+    assert got.tokens[: len(fed)] == fed
+
+
+def test_the_report_says_what_became_of_the_weights(tmp_path):
+    model = CORPUS / "llama-genai-int4-prunedhead" / "model.onnx"
+    summary = compile_to_blob(model, tmp_path / "m.blob", CompileOptions(**SIZES))
+    assert summary is not None
+    assert [line for line in summary.report if "dequantised" in line or "accuracy" in line] == [
+        "11 weights dequantised while compiling, stored as floats of the precision in the blob: "
+        "4 bits in blocks of 32, zero points (MatMulNBits)",
+        "accuracy_level 4 of 11 MatMulNBits is not imitated: their activations stay floats",
+    ]
+
+
+ROWS, WIDTH, BLOCK = 24, 64, 32
+
+
+def tied(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Rows gathered from a 4-bit table and multiplied with it; the table's blob reaches the Gather by a Reshape.
+
+    The table in float64, and the ids.
+    """
+    rng = np.random.default_rng(5)
+    codes = rng.integers(0, 16, (ROWS, WIDTH))
+    scales = rng.uniform(0.02, 0.2, (ROWS, WIDTH // BLOCK)).astype(np.float32)
+    held = {
+        "codes": (codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8).reshape(ROWS, WIDTH // BLOCK, BLOCK // 2),
+        "scales": scales,
+        "shape": np.array([ROWS, WIDTH // 2]),
+    }
+    gather = {"bits": 4, "block_size": BLOCK, "gather_axis": 0, "quantize_axis": 1}
+    product = {"bits": 4, "block_size": BLOCK, "K": WIDTH, "N": ROWS}
+    graph = helper.make_graph(
+        [
+            helper.make_node("Reshape", ["codes", "shape"], ["table"]),
+            helper.make_node(
+                "GatherBlockQuantized", ["table", "ids", "scales"], ["x"], domain="com.microsoft", **gather
+            ),
+            helper.make_node("MatMulNBits", ["x", "codes", "scales"], ["y"], domain="com.microsoft", **product),
+        ],
+        "tied",
+        [helper.make_tensor_value_info("ids", TensorProto.INT64, [5])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [5, ROWS])],
+        [numpy_helper.from_array(array, name) for name, array in held.items()],
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    numbers = (codes - 8.0) * np.repeat(scales.astype(np.float64), BLOCK, axis=1)
+    return numbers, rng.integers(0, ROWS, 5)
+
+
+@pytest.mark.parametrize(("precision", "width"), [("f32", 4), ("f16", 2)])
+def test_a_quantised_table_used_twice_is_stored_once(precision, width, tmp_path):
+    numbers, ids = tied(tmp_path / "m.onnx")
+    blob = compile_to(tmp_path / "m.blob", tmp_path / "m.onnx", precision=precision)
+    table = ROWS * WIDTH * width
+    assert table <= npurt.load(blob).weights.nbytes < table + 1024
+    want = numbers[ids] @ numbers.T
+    tolerance = 1e-4 if precision == "f32" else 2e-2 * float(np.ptp(want))
+    np.testing.assert_allclose(run_graph(blob, {"ids": ids})["y"], want, rtol=1e-4, atol=tolerance)
