@@ -45,7 +45,9 @@ class PlainDecoder:
         count = sum(name.startswith("na") for name in found)
         self.layers = [
             Layer(
-                *(turned(f"{name}{i}") for name in ("q", "k", "v", "o", "g", "u", "d")), found[f"na{i}"], found[f"nm{i}"]
+                *(turned(f"{name}{i}") for name in ("q", "k", "v", "o", "g", "u", "d")),
+                found[f"na{i}"],
+                found[f"nm{i}"],
             )
             for i in range(count)
         ]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from npuc.bound import bound_record
 from npuc.check import check
 from npuc.emit import write_blob
 from npuc.frontend import LoadedModel, check_model, load
@@ -19,6 +20,7 @@ from npuc.graph.options import BuildOptions
 from npuc.graph.pipeline import build
 from npuc.lower.consts import ConstPool
 from npuc.lower.entry import Lowered, lower
+from npuc.lower.errors import LoweringRefused
 from npuc.lower.storage import Storage
 from npuc.lower.walk import state_buffers, state_dtype
 from npuc.report.metadata import build_metadata, entry_ports
@@ -29,8 +31,9 @@ from npurt.abi.dtypes import DType
 from npurt.target import Target, load_target
 
 PRECISIONS = {"f16": DType.F16, "f32": DType.F32}
-# Shares of the scratchpad that lowering may plan with: placement needs slack for alignment and double buffers
-CMX_SHARES = (0.9, 0.75, 0.6, 0.45)
+# Shares of the scratchpad that lowering may plan with, tried in this order: where placement finds no room for
+# alignment and holes, it spills; where that is too much, smaller tiles are better
+CMX_SHARES = (1.0, 0.9, 0.75, 0.6, 0.45)
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,7 @@ def compile_graphs(
         [entry_ports(graph, program) for graph, program in zip(graphs.entries, programs, strict=True)],
         states, precision=options.precision, target=target.name, llm=graphs.llm, stop_ids=stops, start_id=start,
         nodes=_node_rows(graphs.entries, lowered),
+        bounds=[bound_record(graph, target, storage.floats) for graph in graphs.entries],
     )  # fmt: skip
     return Compiled(graphs, target, lowered, programs, states, metadata, dict(assets), cache.traces, seconds)
 
@@ -154,21 +158,35 @@ def build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> Build
 
 def _entry(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
            cache: TraceCache, target: Target) -> tuple[Lowered, EntryProgram]:  # fmt: skip
-    """Lowers and schedules one entry; a placement that fails gets another try with smaller tiles."""
+    """Lowers and schedules one entry with the largest tiles that can be placed.
+
+    Where the scheduler has to spill for them, the next smaller tiles are tried, too, and what moves fewer bytes from
+    and to DDR is kept; what needs no spilling is never worse with larger tiles.
+    """
     total = target.memories["cmx"].bytes
+    best: tuple[Lowered, EntryProgram] | None = None
+    refused: LoweringRefused | OverflowRefused | None = None
     for share in CMX_SHARES:
-        lowered = lower(entry, states, buffers, storage, consts, cache, "cmx", int(total * share))
         try:
+            lowered = lower(entry, states, buffers, storage, consts, cache, "cmx", int(total * share))
             program = schedule(lowered.graph, target)
-        except OverflowRefused:
-            if share == CMX_SHARES[-1]:
-                raise
+        except LoweringRefused as error:
+            refused = error
+            break
+        except OverflowRefused as error:
+            refused = error
             continue
-        faults = check(program, target)
-        if faults:
-            raise InternalError(f"entry {entry.label}: the schedule is wrong:\n" + "\n".join(map(str, faults)))
-        return lowered, program
-    raise AssertionError("unreachable: the last share returns or raises")
+        if best is None or program.ddr_bytes < best[1].ddr_bytes:
+            best = lowered, program
+        if not program.spills.nbytes:
+            break
+    if best is None:
+        assert refused is not None, "every share gives a program or is refused"
+        raise refused
+    faults = check(best[1], target)
+    if faults:
+        raise InternalError(f"entry {entry.label}: the schedule is wrong:\n" + "\n".join(map(str, faults)))
+    return best
 
 
 def _device_state(state: StateSpec, storage: Storage) -> StateSpec:
@@ -223,7 +241,9 @@ def _summary(compiled: Compiled, size: int) -> list[str]:
             f"capacities  {', '.join(str(c) for c in llm.capacities)} tokens",
         ]
     else:
-        lines += [f"entry       main, {len(compiled.programs[0].tasks)} tasks"]
+        names = [entry.label for entry in compiled.graphs.entries]
+        more = f" ({len(names)} runs, up to {names[-1]})" if len(names) > 1 else ""
+        lines += [f"entry       main, {len(compiled.programs[0].tasks)} tasks{more}"]
     return [
         *lines,
         f"blob        {size / 1e6:.2f} MB",

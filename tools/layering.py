@@ -45,6 +45,12 @@ RULES = (
     Rule("npukernels", only=("npuc.tile",), why="a kernel of the library has no privilege that a user's kernel lacks"),
     Rule("npuc.check", deny=("npuc.schedule",), why="the checker is independent of the scheduler that it checks"),
     Rule(
+        "npuc.bound",
+        deny=("npuc",),
+        allow=("npuc.bound", "npuc.graph"),
+        why="the bound reads the canonical graph and the target alone, so that no tile size can move it",
+    ),
+    Rule(
         "npuc.tasks",
         deny=("npuc",),
         allow=("npuc.tasks",),

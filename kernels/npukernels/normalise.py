@@ -6,12 +6,17 @@ from npukernels.blocks import blocks, load_block
 Block = tuple[int, ...]
 
 
-def softmax_rows(x: t.Tile) -> t.Tile:
-    """Softmax over the last axis; a row of -inf gives zeros."""
+def softmax_rows(x: t.Tile, sink: t.Tile | None = None) -> t.Tile:
+    """Softmax over the last axis; a row of -inf gives zeros. sink: of a further column that is not among the results."""
     last = x.rank - 1
     top = t.max(x, last)
-    weights = t.exp(x - t.where(top == float("-inf"), 0.0, top))
+    if sink is not None:
+        top = t.where(sink > top, sink, top)
+    top = t.where(top == float("-inf"), 0.0, top)
+    weights = t.exp(x - top)
     total = t.sum(weights, last)
+    if sink is not None:
+        total = total + t.exp(sink - top)
     return weights / t.where(total == 0.0, 1.0, total)
 
 

@@ -13,22 +13,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npuc.cli.options import note
+from npuc.cli.options import is_blob, note
 
 if TYPE_CHECKING:
     from npuc.driver import CompileOptions
 
-ELF_MAGIC = b"\x7fELF"
 KEPT = 8  # newest blobs of the embedded model that stay in the cache
 DEFAULT_MODEL = Path(__file__).resolve().parents[1] / "data" / "default_model"
-
-
-def is_blob(path: Path) -> bool:
-    """Whether the file begins as a blob does. Errors: OSError where it cannot be read."""
-    if path.is_dir():
-        return False
-    with path.open("rb") as file:
-        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from npuc.cli.options import (
     mode_option,
     note,
     options_of,
-    settle_mode,
 )
 
 if TYPE_CHECKING:
@@ -78,13 +77,12 @@ def command(
         raise click.UsageError("--input, --prompt and --prompt-ids exclude each other")
     if blob is not None:
         _refuse_given(ctx, blob)
-    settle_mode(mode)
     from npuc.compare import Request, check
 
     inputs = None if input_ is None else _inputs(model, input_, given)
     options = options_of(given, llm=False if input_ is not None else None)
     result = check(
-        Request(model, options, blob, inputs, _prompt(prompt, prompt_ids), tokens, rtol, atol, everything, note)
+        Request(model, options, blob, inputs, _prompt(prompt, prompt_ids), tokens, rtol, atol, everything, mode, note)
     )
     if as_json:
         click.echo(json.dumps(result.to_json()))

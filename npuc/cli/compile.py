@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from npuc.cli.options import compile_options, json_option, note, options_of, output_option
+from npuc.cli.options import compile_options, json_option, keep_inputs, note, options_of, output_option
 
 
 @click.command("compile")
@@ -51,6 +51,7 @@ def command(
         return
     if output is None:
         raise click.UsageError("say where the blob goes: -o BLOB")
+    keep_inputs(output, model)
     summary = compile_to_blob(model, output, options)
     assert summary is not None, "only --stop-after ends without a blob"
     for line in summary.report:

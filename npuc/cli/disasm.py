@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from npuc.cli.options import output_option
+from npuc.cli.options import keep_inputs, output_option
 
 
 @click.command("disasm")
@@ -21,8 +21,12 @@ def command(blob: Path, output: Path | None, full: bool) -> None:
     """
     from npuc.report.disasm import disasm
 
+    keep_inputs(output, blob)
     text = disasm(blob, full)
     if output is None:
         click.echo(text, nl=False)
     else:
-        output.write_text(text, encoding="utf-8", newline="\n")
+        from npuc.emit.atomic import atomic_file
+
+        with atomic_file(output) as file:
+            file.write(text.encode())

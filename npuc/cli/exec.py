@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from npuc.cli.blobs import blob_for, is_blob
-from npuc.cli.options import compile_option_given, compile_options, mode_option, options_of, output_option, settle_mode
+from npuc.cli.blobs import blob_for
+from npuc.cli.options import (
+    compile_option_given,
+    compile_options,
+    is_blob,
+    keep_inputs,
+    mode_option,
+    note,
+    options_of,
+    output_option,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,8 +60,8 @@ def command(
     \b
     npuc exec graph.onnx --input in.npz --output out.npz --precision f32
     """
+    keep_inputs(output, source, input_)
     tensors = read_tensors(input_)
-    settle_mode(mode)
     is_model = source is not None and not is_blob(source)
     if is_model:
         assert source is not None
@@ -61,7 +70,7 @@ def command(
     with blob_for(source, options, given=compile_option_given(ctx)) as path:
         import npurt
 
-        device = npurt.Device(npurt.load(path))
+        device = npurt.open_device(npurt.load(path), mode, warn=lambda line: note(f"note: {line}"))
         results = device.run(entry, tensors, n_past=n_past, n_new=n_new)
     write_tensors(output, results)
 
@@ -69,17 +78,24 @@ def command(
 def read_tensors(path: Path) -> dict[str, NDArray[np.generic]]:
     """All arrays of an .npz file, by name. Errors: click.UsageError where it is no such file."""
     import zipfile
+    import zlib
 
     import numpy as np
 
+    # what NumPy and zipfile raise for damaged, encrypted, foreign or absurdly large content
+    unreadable = (ValueError, EOFError, RuntimeError, MemoryError, KeyError, zlib.error, zipfile.BadZipFile)
     try:
         content = np.load(path, allow_pickle=False)
         if not isinstance(content, np.lib.npyio.NpzFile):
             raise click.UsageError(f"{path} holds one array without a name: give an .npz file")
         with content:
-            return {name: content[name] for name in content.files}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+            tensors = {name: content[name] for name in content.files}
+    except unreadable as error:
         raise click.UsageError(f"{path} is no .npz file of numbers: {error}") from error
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, np.ndarray):  # NumPy hands out members that are no arrays as bytes
+            raise click.UsageError(f"{path} is no .npz file of numbers: its member {name!r} is no array")
+    return tensors
 
 
 def write_tensors(path: Path, tensors: Tensors) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from npuc.cli.options import dim_option, note, output_option
+from npuc.cli.options import dim_option, keep_inputs, note, output_option
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -25,11 +25,14 @@ def command(model: Path, step: str, output: Path, dims: tuple[tuple[str, int], .
     pairs-to-state: each pair past_key_values.* / present.* becomes a variable of the graph (npuc.ReadValue and
     npuc.Assign). The result is an input of `npuc compile` like any other.
     """
-    from npuc.frontend import load
+    from npuc.frontend import check_model, load
     from npuc.graph.state_write import pairs_to_state
 
     assert step == "pairs-to-state", "the only choice"
-    _save(pairs_to_state(load(model).model, dict(dims)), output)
+    keep_inputs(output, model)
+    loaded = load(model)
+    check_model(loaded)
+    _save(pairs_to_state(loaded.model, dict(dims)), output)
     note(f"{output}: written")
 
 

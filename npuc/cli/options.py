@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from npuc.driver import CompileOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
+ELF_MAGIC = b"\x7fELF"
+
+
+def is_blob(path: Path) -> bool:
+    """Whether the file begins as a blob does. Errors: OSError where it cannot be read."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(ELF_MAGIC)) == ELF_MAGIC
 
 
 def _assignments(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, int], ...]:
@@ -105,6 +114,11 @@ def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
     )
 
 
+def numbers_option(name: str, *, default: str, help: str) -> Callable[[F], F]:
+    """An option that takes a list of numbers above 0, such as 512,1024."""
+    return click.option(name, default=default, show_default=True, callback=_numbers, metavar="A,B", help=help)
+
+
 def output_option(*names: str, metavar: str, help: str, required: bool = False) -> Callable[[F], F]:
     """An option for a file to write. A folder that is not there is refused at once, before any work is done for it."""
 
@@ -117,14 +131,31 @@ def output_option(*names: str, metavar: str, help: str, required: bool = False) 
     return click.option(*names, type=path, callback=check, metavar=metavar, help=help, required=required)
 
 
+def keep_inputs(output: Path | None, *inputs: Path | None) -> None:
+    """Refuses (click.UsageError) an output that would take the place of what is read: a file itself, or a file of an
+    exported folder; blobs in that folder may be written again."""
+    if output is None or not output.is_file():
+        return
+    for path in inputs:
+        if path is None or not path.exists():
+            continue
+        inside = path.is_dir() and output.resolve().parent == path.resolve() and not is_blob(output)
+        if inside or output.samefile(path):
+            raise click.UsageError(f"{output} is an input of this command: write to another file")
+
+
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on stdout."
 )
 
-mode_option = click.option(
-    "--mode", type=click.Choice(["exact", "fast"]), default="exact", show_default=True,
-    help="exact: the device's own bits, the same on every host.",
-)  # fmt: skip
+def _mode_option(default: str) -> Callable[[F], F]:
+    return click.option(
+        "--mode", type=click.Choice(["exact", "fast"]), default=default, show_default=True,
+        help="exact: the device's own bits, the same on every host; fast: float32, within a tolerance.",
+    )  # fmt: skip
+
+
+mode_option, fast_mode_option = _mode_option("exact"), _mode_option("fast")
 
 
 def note(text: str) -> None:
@@ -133,6 +164,6 @@ def note(text: str) -> None:
 
 
 def settle_mode(mode: str) -> None:
-    """Says what a mode means today."""
+    """For commands that only know exact mode: says so."""
     if mode == "fast":
-        note("note: there is no fast mode yet, exact is used")
+        note("note: this command has no fast mode, exact is used")

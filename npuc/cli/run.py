@@ -12,12 +12,12 @@ from npuc.cli.blobs import blob_for
 from npuc.cli.options import (
     compile_option_given,
     compile_options,
+    fast_mode_option,
     json_option,
-    mode_option,
+    keep_inputs,
     note,
     options_of,
     output_option,
-    settle_mode,
 )
 
 DEFAULT_MAX_NEW_TOKENS = 128
@@ -43,7 +43,7 @@ DEFAULT_MAX_NEW_TOKENS = 128
     "--logits", metavar="F.npz",
     help="Write the logits: prompt [n, vocab] of every prompt position, step [k, vocab] after each fed token; float32.",
 )  # fmt: skip
-@mode_option
+@fast_mode_option
 @json_option
 @compile_options
 @click.pass_context
@@ -82,15 +82,19 @@ def command(
         given["temperature"], given["top_k"], given["top_p"], given["min_p"], given["repetition_penalty"], given["seed"]
     )
     request = Request(max_new_tokens, sampling, stop, forced, collect_logits=logits is not None)
-    settle_mode(mode)
+    keep_inputs(logits, source)
     with blob_for(source, options_of(given), given=compile_option_given(ctx)) as path:
         import npurt
 
         image = npurt.load(path)
         ids = prompt_of(image, prompt, prompt_ids)
-        result = answer(image, npurt.Device(image), ids, request, out=None if as_json else sys.stdout)
+        device = npurt.open_device(image, mode, warn=lambda line: note(f"note: {line}"))
+        result = answer(image, device, ids, request, out=None if as_json else sys.stdout)
     if logits is not None:
-        save_logits(result, logits)
+        from npuc.emit.atomic import atomic_file
+
+        with atomic_file(logits) as file:
+            save_logits(result, file)
     if as_json:
         click.echo(result_json(result))
     else:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-import npurt
 from npuc.driver import CompileOptions
 from npuc.graph.entry import ModelGraphs
 from npuc.report.diff import diff
@@ -58,9 +57,3 @@ def blob_lines(given: Path, fresh: Path, why: str) -> tuple[str, ...]:
     more = [f"  and {len(lines) - SHOWN_LINES} more lines (npuc diff)"] if len(lines) > SHOWN_LINES else []
     shown = [f"  {line}" for line in lines[:SHOWN_LINES]] or ["  npuc diff sees no difference in the programs"]
     return (head, *shown, *more)
-
-
-def load(path: Path) -> tuple[Image, npurt.Device]:
-    """A blob on a device of its own."""
-    image = npurt.load(path)
-    return image, npurt.Device(image)

@@ -11,8 +11,9 @@ import numpy as np
 import onnx_ir as ir
 
 import npurt
-from npuc.compare.blob import blob_lines, load, options_of, other_ports
-from npuc.compare.device import Found, GroupFinding
+from npuc.compare.blob import blob_lines, options_of, other_ports
+from npuc.compare.device import Found, GroupFinding, Tally
+from npuc.compare.entries import AnyDevice
 from npuc.compare.errors import CompareError
 from npuc.compare.feeds import check_inputs, check_prompt, seeded_inputs, seeded_prompt
 from npuc.compare.groups import find_groups, probed
@@ -39,7 +40,7 @@ class Request:
 
     blob: a finished blob in the place of a fresh one; its metadata then give the options. inputs: of a plain graph.
     prompt: ids or text, None for a seeded one; tokens: fed after it. rtol, atol: see `tolerance_for`. everything: also
-    steps and groups of a model that agrees. note: takes a line on progress.
+    steps and groups of a model that agrees. mode: of the device, exact or fast. note: takes a line on progress.
     """
 
     model: Path
@@ -51,6 +52,7 @@ class Request:
     rtol: float | None = None
     atol: float | None = None
     everything: bool = False
+    mode: str = "exact"
     note: Callable[[str], None] = field(default=lambda _: None)
 
 
@@ -70,10 +72,10 @@ class _Check:
         self._loaded = load_model(request.model)
         check_model(self._loaded)
         self._assets = read_assets(self._loaded)
-        self._given = None if request.blob is None else load(request.blob)
+        self._given = None if request.blob is None else npurt.load(request.blob)
         self._options = request.options
         if self._given is not None:
-            self._options = options_of(self._given[0], self._loaded.model, request.options)
+            self._options = options_of(self._given, self._loaded.model, request.options)
         watcher = Watcher(keep=False)
         self._graphs = self._build(watcher)
         self._scenario, pure = _scenario(request, self._loaded, self._assets, self._graphs, watcher)
@@ -89,19 +91,15 @@ class _Check:
         """End to end; where that diverges (or on request) the blob, the steps, the groups."""
         request = self._request
         if self._given is not None:
-            why = other_ports(self._given[0], self._graphs)
+            why = other_ports(self._given, self._graphs)
             if why:
                 return Result(str(self._tolerance), {}, blob=self._blob_lines(why))
-            device = self._given[1]
-        else:
-            device = self._fresh()[1]
-        request.note("running the program on the device")
-        found = self._scenario.device(device)
+        found = self._run(npurt.load(self._fresh()) if self._given is None else self._given)
         result = Result(str(self._tolerance), self._measure(found), self._tokens(found))
         if result.agrees and not request.everything:
             return result
         if not result.agrees and self._given is not None:
-            fresh = self._measure(self._scenario.device(self._fresh()[1]))
+            fresh = self._measure(self._run(npurt.load(self._fresh())))
             if all(part.within for part in fresh.values()):
                 return replace(result, blob=self._blob_lines("a fresh one agrees with onnxruntime"))
         return self._inside(result)
@@ -111,10 +109,11 @@ class _Check:
         self._request.note("running the steps of the graph in onnxruntime")
         step = self._changing_step()
         if step is not None:
-            return replace(result, step=step, steps_run=True)
+            return replace(result, step=step)
         self._request.note("comparing the node groups")
-        group, compared = self._diverging_group()
-        return replace(result, group=group, compared=compared, steps_run=True)
+        tally = Tally()
+        group = self._diverging_group(tally)
+        return replace(result, group=group, tally=tally)
 
     def _changing_step(self) -> StepFinding | None:
         watcher = Watcher(keep=True)
@@ -122,18 +121,19 @@ class _Check:
         scenario = self._scenario
         return first_changing_step(watcher, scenario.whole, scenario.entries, self._wanted, self._stage_tolerance)
 
-    def _diverging_group(self) -> tuple[GroupFinding | None, int]:
+    def _diverging_group(self, tally: Tally) -> GroupFinding | None:
         compiled = self._compile()
         states = self._graphs.states
         lowered = zip(self._graphs.entries, compiled.lowered, strict=True)
         groups = {entry.label: find_groups(entry, states, tasks) for entry, tasks in lowered}
         entries = [probed(entry, groups[entry.label]) for entry in self._graphs.entries]
         probe = compile_graphs(replace(self._graphs, entries=entries), self._options, self._assets, {})
-        device = self._device(probe, "probe.npu")
+        device = self._device(npurt.load(_write(probe, self._folder / "probe.npu")))
         try:
-            return None, self._scenario.groups(device, groups, self._tolerance)
+            self._scenario.groups(device, groups, self._tolerance, tally)
         except Found as found:
-            return found.finding, 0
+            return found.finding
+        return None
 
     def _measure(self, found: Parts) -> dict[str, Difference]:
         return {name: measure(found[name], want, self._tolerance) for name, want in self._wanted.items()}
@@ -155,17 +155,26 @@ class _Check:
             self._compiled = compile_graphs(self._graphs, self._options, self._assets, {})
         return self._compiled
 
-    def _fresh(self) -> tuple[Path, npurt.Device]:
-        return self._folder / "fresh.npu", self._device(self._compile(), "fresh.npu")
+    def _fresh(self) -> Path:
+        """The blob that the model compiles to."""
+        path = self._folder / "fresh.npu"
+        return path if path.exists() else _write(self._compile(), path)
 
-    def _device(self, compiled: Compiled, name: str) -> npurt.Device:
-        path = self._folder / name
-        write_blob(compiled.programs, compiled.states, compiled.metadata, compiled.assets, path)
-        return load(path)[1]
+    def _run(self, image: npurt.Image) -> Parts:
+        self._request.note("running the program on the device")
+        return self._scenario.device(self._device(image))
+
+    def _device(self, image: npurt.Image) -> AnyDevice:
+        return npurt.open_device(image, self._request.mode, warn=self._request.note)
 
     def _blob_lines(self, why: str) -> tuple[str, ...]:
         assert self._request.blob is not None
-        return blob_lines(self._request.blob, self._fresh()[0], why)
+        return blob_lines(self._request.blob, self._fresh(), why)
+
+
+def _write(compiled: Compiled, path: Path) -> Path:
+    write_blob(compiled.programs, compiled.states, compiled.metadata, compiled.assets, path)
+    return path
 
 
 def _scenario(

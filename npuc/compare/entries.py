@@ -14,6 +14,7 @@ from npuc.compare.original import Recording
 from npuc.graph.entry import LlmInfo, StateSpec
 
 PREFILL, HEAD = "prefill", "head"
+AnyDevice = npurt.Device | npurt.FastDevice
 
 
 class Entries(Protocol):
@@ -53,7 +54,7 @@ def answer(entries: Entries, llm: LlmInfo, prompt: Sequence[int], fed: Sequence[
 class DeviceEntries:
     """The entries of a blob on the simulated device."""
 
-    def __init__(self, device: npurt.Device) -> None:
+    def __init__(self, device: AnyDevice) -> None:
         self._device = device
         device.reset()
 

@@ -76,7 +76,11 @@ def _take_weights(graph: ir.Graph) -> dict[str, np.ndarray]:
     taken = {}
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
-        if tensor is None or tensor.dtype not in _FED_TYPES or tensor.nbytes <= FED_BYTES:
+        if tensor is None:
+            continue
+        if tensor.dtype not in _FED_TYPES or tensor.nbytes <= FED_BYTES:
+            if isinstance(tensor, ir.ExternalTensor):  # a session made from bytes has no folder to look into
+                value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=name)
             continue
         taken[name] = tensor.numpy()
         del graph.initializers[name]

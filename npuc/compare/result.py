@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
-from npuc.compare.device import GroupFinding
+from npuc.compare.device import GroupFinding, Tally
 from npuc.compare.stages import StepFinding
 from npuc.compare.tolerance import Difference
 
@@ -18,8 +18,7 @@ class Result:
 
     parts: what was compared end to end. tokens: greedy choices of onnxruntime, and of the device after the same tokens;
     None for a plain graph. step, group: the first of each that diverges. blob: why the blob is not what the model
-    compiles to, with the first lines of the difference. compared: tensors of node groups that were within tolerance.
-    steps_run: whether steps and groups were looked at.
+    compiles to, with the first lines of the difference. tally: of the groups, None where none was looked at.
     """
 
     tolerance: str
@@ -28,8 +27,7 @@ class Result:
     step: StepFinding | None = None
     group: GroupFinding | None = None
     blob: tuple[str, ...] = ()
-    compared: int = 0
-    steps_run: bool = False
+    tally: Tally | None = None
 
     @property
     def agrees(self) -> bool:
@@ -60,15 +58,14 @@ class Result:
             return [str(self.step)]
         if self.group is not None:
             return ["the steps of the graph keep the result", *self.group.lines()]
-        if not self.steps_run:
+        if self.tally is None:
             return []
-        kept = f"the steps of the graph keep the result; {self.compared} values of node groups are within tolerance"
-        if self.agrees:
-            return [kept]
-        return [
-            kept,
-            "each entry ran from equal inputs: the error grows from run to run, or is there only without probes",
-        ]
+        lines = [f"the steps of the graph keep the result; all {self.tally.compared} values of node groups are right"]
+        if self.tally.drifted:
+            lines.append(f"{self.tally.drifted} of them only for the device's own inputs: rounding has added up before")
+        if not self.agrees:
+            lines.append("the error grows from run to run, or comes from what the probes change")
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         found = {
@@ -79,7 +76,8 @@ class Result:
             "step": None if self.step is None else asdict(self.step),
             "group": None if self.group is None else asdict(self.group),
             "blob": list(self.blob),
-            "compared": self.compared,
+            "compared": 0 if self.tally is None else self.tally.compared,
+            "drifted": 0 if self.tally is None else self.tally.drifted,
         }
         return {key: _finite(value) for key, value in found.items()}
 

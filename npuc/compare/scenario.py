@@ -8,9 +8,8 @@ from typing import Protocol
 import numpy as np
 import onnx_ir as ir
 
-import npurt
-from npuc.compare.device import ComparedEntries, compare_groups
-from npuc.compare.entries import DeviceEntries, StagedEntries, answer
+from npuc.compare.device import ComparedEntries, EntryRun, Tally, compare_groups
+from npuc.compare.entries import AnyDevice, DeviceEntries, StagedEntries, answer
 from npuc.compare.groups import Group
 from npuc.compare.oracle import Oracle
 from npuc.compare.original import Names, Recording, answer_whole, initial, run_plain
@@ -36,11 +35,11 @@ class Scenario(Protocol):
     def entries(self, models: Mapping[str, ir.Model], step: str) -> Parts:
         """The entries after a step of the pipeline, by label."""
 
-    def device(self, device: npurt.Device) -> Parts:
+    def device(self, device: AnyDevice) -> Parts:
         """The compiled program."""
 
-    def groups(self, device: npurt.Device, groups: Groups, tolerance: Tolerance) -> int:
-        """Every group of every entry from equal inputs; the number of tensors compared. Raises device.Found."""
+    def groups(self, device: AnyDevice, groups: Groups, tolerance: Tolerance, tally: Tally) -> None:
+        """Every group of every entry from equal inputs. Raises device.Found."""
 
 
 class AnswerScenario:
@@ -77,17 +76,16 @@ class AnswerScenario:
         staged = StagedEntries(models, self._graphs.states, self._capacities, logits, step)
         return answer(staged, self._llm, self._prompt, self._fed).parts()
 
-    def device(self, device: npurt.Device) -> Parts:
+    def device(self, device: AnyDevice) -> Parts:
         return answer(DeviceEntries(device), self._llm, self._prompt, self._fed).parts()
 
-    def groups(self, device: npurt.Device, groups: Groups, tolerance: Tolerance) -> int:
+    def groups(self, device: AnyDevice, groups: Groups, tolerance: Tolerance, tally: Tally) -> None:
         models = {entry.label: entry.model for entry in self._graphs.entries}
         extra = {label: [group.value for group in found] for label, found in groups.items()}
         logits = self._dims.roles.logits
         staged = StagedEntries(models, self._graphs.states, self._capacities, logits, "ports", extra)
-        compared = ComparedEntries(device, staged, groups, self._graphs.states, tolerance)
+        compared = ComparedEntries(device, staged, self._graphs, groups, tolerance, tally)
         answer(compared, self._llm, self._prompt, self._fed)
-        return compared.compared
 
 
 def _in_all_capacities(recording: Recording, llm: LlmInfo, prompt: int) -> Parts:
@@ -113,7 +111,7 @@ class PlainScenario:
     def entries(self, models: Mapping[str, ir.Model], step: str) -> Parts:
         return self._oracle(Oracle(models[MAIN], f"entry main after step {step}"), Names.of(self._infos, pure=True))
 
-    def device(self, device: npurt.Device) -> Parts:
+    def device(self, device: AnyDevice) -> Parts:
         device.reset()
         found = []
         for _ in range(self._runs):
@@ -121,25 +119,25 @@ class PlainScenario:
             found.append(outputs | self._states(device))
         return self._parts(found)
 
-    def groups(self, device: npurt.Device, groups: Groups, tolerance: Tolerance) -> int:
+    def groups(self, device: AnyDevice, groups: Groups, tolerance: Tolerance, tally: Tally) -> None:
         entry = self._graphs.entry(MAIN)
         oracle = Oracle(entry.model, "entry main after step ports", [group.value for group in groups[MAIN]])
         held = {state.id: initial(state) for state in self._graphs.states}
-        compared = 0
         for _ in range(self._runs):
             before = {state.input: held[state.id] for state in self._graphs.states if state.input is not None}
             wanted = oracle.run({**self._inputs, **before})
             for id, value in held.items():
                 device.set_state(id, value)
+            given = {s.input: device.state(s.id) for s in self._graphs.states if s.input is not None}
             found = dict(device.run(MAIN, self._inputs)) | self._states(device)
-            compared += compare_groups(MAIN, groups[MAIN], found, wanted, tolerance)
+            run = EntryRun(entry, {**self._inputs, **given}, found, wanted)
+            compare_groups(run, groups[MAIN], tolerance, tally)
             held.update({s.id: wanted[s.output] for s in self._graphs.states if s.output is not None})
-        return compared
 
     def _oracle(self, oracle: Oracle, names: Names) -> Parts:
         return self._parts(run_plain(oracle, names, self._graphs.states, self._inputs, self._runs))
 
-    def _states(self, device: npurt.Device) -> dict[str, np.ndarray]:
+    def _states(self, device: AnyDevice) -> dict[str, np.ndarray]:
         return {f"next.{s.id}": device.state(s.id) for s in self._graphs.states if s.output is not None}
 
     def _parts(self, runs: Sequence[Mapping[str, np.ndarray]]) -> Parts:

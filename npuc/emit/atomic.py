@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from collections.abc import Iterator
@@ -16,9 +17,11 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
 
     Until then it lies beside `path` under a temporary name. Any exception, KeyboardInterrupt included, removes it and
     leaves what was at `path` as it was. A symbolic link stays a link: the file that it points at is replaced. OSError
-    where the folder does not exist or cannot be written.
+    where the folder does not exist or cannot be written, and where `path` is a device, a pipe or a folder.
     """
     target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        raise OSError(errno.EINVAL, "is no regular file, and only such a file can be replaced", str(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:

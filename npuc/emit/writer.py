@@ -19,7 +19,7 @@ from npuc.emit import elf
 from npuc.emit.atomic import atomic_file
 from npuc.emit.bases import SCRATCH, BaseTable, base_rows, plan_bases, symbols_of
 from npuc.emit.elf import Section, StringTable
-from npuc.emit.errors import EmitError
+from npuc.emit.errors import EmitError, WriteError
 from npuc.emit.pool import ConstPlan, Placed, plan_consts, stream
 from npuc.emit.relocs import bind_relocations, static_relocations, step_relocations
 from npuc.emit.shave import TEXT_ALIGN
@@ -48,7 +48,8 @@ def write_blob(
     order of the programs. assets: files for the session by name. INPUT, OUTPUT and STATE buffers of the tasks bear the
     names of their symbols: ``<entry>.in.<name>``, ``<entry>.out.<name>``, ``state.<id>``.
 
-    EmitError where these do not fit together or the file cannot be written; what was at `path` is then still there.
+    EmitError where these do not fit together, WriteError where the file cannot be written; what was at `path` is then
+    still there.
     """
     plan = _plan(programs, states, metadata, assets)
     try:
@@ -62,7 +63,7 @@ def write_blob(
             file.seek(0)
             file.write(elf.head(sections, offsets))
     except OSError as error:
-        raise EmitError(f"{path}: {error.strerror or error}; nothing was written") from error
+        raise WriteError(f"{path}: {error.strerror or error}; nothing was written") from error
     return size
 
 

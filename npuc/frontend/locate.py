@@ -34,7 +34,7 @@ def find_model(path: Path) -> Path:
     if path.is_file():
         return path
     if not path.is_dir():
-        raise ModelRefused(["no such file or folder"], str(path))
+        raise ModelRefused(["neither a file nor a folder" if path.exists() else "no such file or folder"], str(path))
     for name in _MODEL_NAMES:
         if (path / name).is_file():
             return path / name

@@ -75,12 +75,17 @@ def cut_to_new_rows(graph: ir.Graph, states: Sequence[StateInfo], classes: Seque
 def state_specs(
     states: Sequence[StateInfo], classes: Sequence[StateClass], graph: ir.Graph, physical_rows: Mapping[str, int]
 ) -> list[StateSpec]:
-    """Records of the states for lowering. graph: of any finished entry, for the extents that the states' declarations
-    leave open. physical_rows: of each append state, by id. Raises ModelRefused naming one that does not keep its shape."""
+    """Records of the states for lowering.
+
+    graph: of any finished entry, for the extents that the states' declarations leave open. physical_rows: of each
+    append state, by id. Raises ModelRefused naming one that does not keep its shape.
+    """
     inputs = {value.name: value for value in graph.inputs}
     outputs = {value.name: value for value in graph.outputs}
     result, problems = [], Problems()
     for state, kind in zip(states, classes, strict=True):
+        if kind.kind == "counter":  # has become n_past
+            continue
         held = inputs.get(state.input) or outputs[state.output]
         shape = list(dims(held))
         if kind.kind == "replace" and dims(outputs[state.output]) != dims(held):

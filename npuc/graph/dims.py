@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from npuc.frontend.errors import ModelRefused, Problems
+from npuc.frontend.errors import Problems
 from npuc.graph.infer import Dims, Inference
 from npuc.graph.interpret import Interpreter, input_facts
 from npuc.graph.nodes import producer
 from npuc.graph.options import BuildOptions
 from npuc.graph.roles import Role, Roles
+from npuc.graph.state_class import StateClass
 
 _PROBE_PAST, _PROBE_ROWS = 5, 3
 
@@ -20,50 +22,59 @@ _PROBE_PAST, _PROBE_ROWS = 5, 3
 class InputDims:
     """Shapes of a language model's graph inputs as functions of n_past and rows. Batch is 1.
 
-    states: state id to its shape, with None at the growing axis. fixed_rows: rows a run that the graph insists on.
+    states: state id to its shape, with None at the growing axis. kept: by id, rows at that axis at most. fixed_rows: rows
+    a run that the graph insists on.
     """
 
     graph: ir.Graph
     roles: Roles
     states: dict[str, Dims]
     fixed_rows: int | None
+    kept: Mapping[str, int] = field(default_factory=dict)
 
     def shapes(self, n_past: int, rows: int) -> dict[ir.Value, Dims]:
         """Shapes with n_past slots in the caches and `rows` new tokens."""
-        by_input = {state.input: self.states[state.id] for state in self.roles.states}
+        by_input = {state.input: state.id for state in self.roles.states}
         result: dict[ir.Value, Dims] = {}
         for value in self.graph.inputs:
             role = self.roles.inputs[value.name or ""]
-            if role is Role.STATE:
-                result[value] = tuple(n_past if d is None else d for d in by_input[value.name])
+            if role in (Role.STATE, Role.COUNT):
+                id = by_input[value.name]
+                held = min(n_past, self.kept.get(id, n_past))
+                result[value] = tuple(held if d is None else d for d in self.states[id])
             else:
-                last = n_past + rows if role is Role.MASK else rows
+                columns = value.shape[-1] if value.shape is not None and len(value.shape) else None
+                whole = columns if isinstance(columns, int) else n_past + rows  # a cache of a fixed size has its columns
+                last = whole if role is Role.MASK else rows
                 result[value] = (1,) * (len(value.shape or ()) - 1) + (last,)
         return result
 
 
 def input_dims(
-    graph: ir.Graph, roles: Roles, options: BuildOptions, inference: Inference, report: list[str]
+    graph: ir.Graph,
+    roles: Roles,
+    classes: Sequence[StateClass],
+    options: BuildOptions,
+    inference: Inference,
+    report: list[str],
 ) -> InputDims:
-    """Finds every extent. Raises ModelRefused naming each dim that has no value, with `--dim NAME=VALUE`."""
+    """Finds every extent. classes: of the states in `roles`. Raises ModelRefused naming each dim that has no value, with `--dim NAME=VALUE`."""
     by_name = {value.name: value for value in graph.inputs}
     ids = by_name[roles.ids]
     assert ids.shape is not None
     rows = ids.shape[-1]
     fixed_rows = int(rows) if isinstance(rows, int) else None
-    if fixed_rows not in (None, 1):
-        what = f"input {roles.ids!r} always has {fixed_rows} tokens"
-        raise ModelRefused([f"{what}; export the model with any number of tokens, or with one"])
     states: dict[str, Dims] = {}
     names: dict[str, tuple[str, ...]] = {}
-    for state in roles.states:
+    for state, kind in zip(roles.states, classes, strict=True):
         value = by_name.get(state.input) if state.input else None
         names[state.id] = tuple(str(d) for d in value.shape) if value is not None and value.shape is not None else ()
         states[state.id] = tuple(
-            _extent(axis, extent, axis == state.growing_axis, names[state.id], options)
+            _extent(axis, extent, axis == state.growing_axis and kind.slots is None, names[state.id], options)
             for axis, extent in enumerate(state.shape)
         )
-    dims = InputDims(graph, roles, states, fixed_rows)
+    kept = {kind.id: kind.kept for kind in classes if kind.kept is not None}
+    dims = InputDims(graph, roles, states, fixed_rows, kept)
     _fill_from_structure(dims, names, inference, report)
     return dims
 

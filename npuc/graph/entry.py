@@ -56,7 +56,8 @@ class PortSpec:
 class EntryGraph:
     """One static graph that the device can run.
 
-    rows: rows of a run: the chunk C for prefill, 1 for generate and head; for main those that a run adds to its growing
+    rows: rows of a run: the chunk C for prefill; 1 for generate and head, or those that the model was exported with, of
+        which the first counts; for main those that a run adds to its growing
         states (0: none grows).
     capacity: slots of the past that the graph's cache inputs have (0: the graph reads none); for main the rows that
         earlier runs have added.
@@ -77,7 +78,7 @@ class EntryGraph:
 
 
 def entry_label(name: EntryName, capacity: int) -> str:
-    """``prefill``, ``generate.<capacity>``, ``head``, ``main``, and for later runs of growing states ``main.<rows>``."""
+    """``prefill``, ``generate.<capacity>``, ``head``, ``main``; for later runs of growing states ``main.<rows>``."""
     return f"{name}.{capacity}" if name == "generate" or (name == "main" and capacity) else name
 
 

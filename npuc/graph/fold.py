@@ -16,8 +16,9 @@ from npuc.graph.nodes import initializer, label
 def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference, *, empty_is_known: bool = False) -> int:
     """Folds a sorted graph in place and gives every remaining value its type and static shape.
 
-    shapes: of the graph inputs. empty_is_known: a value without elements is a constant, whatever makes it. Returns the number of nodes folded. Raises ModelRefused naming the node whose
-    output keeps an unknown extent, or whose inputs do not fit.
+    shapes: of the graph inputs. empty_is_known: a value without elements is a constant, whatever makes it. Returns the
+    number of nodes folded. Raises ModelRefused naming the node whose output keeps an unknown extent, or whose inputs do
+    not fit.
     """
     interpreter = Interpreter(inference, input_facts(shapes))
     if empty_is_known:

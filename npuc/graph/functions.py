@@ -81,10 +81,26 @@ StepRows <rows: int> (table, n_past) => (y) {
   y = Slice (table, start, end, zero)
 }"""
 
+# past [1, G, N, D] with new [1, G, C, D] in the slots n_past .. n_past + C.
+_WRITE_ROWS = """
+WriteRows (past, new, n_past) => (y) {
+  zero = Constant <value_ints: ints = [0]> ()
+  axis = Constant <value_ints: ints = [2]> ()
+  flat = Constant <value_ints: ints = [-1]> ()
+  most = Constant <value_ints: ints = [9223372036854775807]> ()
+  start = Reshape (n_past, flat)
+  count = Shape <start = 2, end = 3> (new)
+  end = Add (start, count)
+  front = Slice (past, zero, start, axis)
+  back = Slice (past, end, most, axis)
+  y = Concat <axis = 2> (front, new, back)
+}"""
+
 # bool [1, 1, rows, capacity + rows]. Row i sees past slot j if j < n_past, and new slot j if j <= i (or always, if not
-# causal); with a window only slots of the last `window` positions.
+# causal); with a window only slots of the last `window` positions. whole: bool [1, 1, rows, capacity], where new row i has
+# the slot n_past + i.
 _STEP_MASK = """
-StepMask <rows: int, capacity: int, causal: int = 1, window: int = 0> (n_past) => (seen) {
+StepMask <rows: int, capacity: int, causal: int = 1, window: int = 0, whole: int = 0> (n_past) => (seen) {
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()
   front = Constant <value_ints: ints = [0]> ()
@@ -113,15 +129,64 @@ StepMask <rows: int, capacity: int, causal: int = 1, window: int = 0> (n_past) =
   new_open = Or (new_before, any_new)
   past_seen = And (past_full, past_inside)
   new_seen = And (new_open, new_inside)
-  plane = Concat <axis = 1> (past_seen, new_seen)
+  apart = Concat <axis = 1> (past_seen, new_seen)
+  is_whole = Constant <value_int: int = @whole> ()
+  in_slots = Equal (is_whole, one)
+  slot_before = LessOrEqual (past_slot, position)
+  filled_end = Add (n_past, n_rows)
+  slot_filled = Less (past_slot, filled_end)
+  slot_any = And (slot_filled, any_new)
+  slot_open = Or (slot_before, slot_any)
+  slot_seen = And (slot_open, past_inside)
+  both = Concat <axis = 1> (slot_seen, apart)
+  whole_end = Where (in_slots, n_slots, zero)
+  all_columns = Add (n_slots, n_rows)
+  twice = Add (all_columns, n_slots)
+  end_column = Where (in_slots, n_slots, twice)
+  first_column = Sub (n_slots, whole_end)
+  first_1d = Unsqueeze (first_column, front)
+  end_1d = Unsqueeze (end_column, front)
+  plane = Slice (both, first_1d, end_1d, back)
   seen = Unsqueeze (plane, heads)
+}"""
+
+# f32 [1, H, rows, capacity + rows]: slope of the head * (slot - position of the row); columns as in StepMask.
+_STEP_BIAS = """
+StepBias <rows: int, capacity: int, slopes: floats, whole: int = 0> (n_past) => (bias) {
+  zero = Constant <value_int: int = 0> ()
+  one = Constant <value_int: int = 1> ()
+  front = Constant <value_ints: ints = [0]> ()
+  back = Constant <value_ints: ints = [1]> ()
+  planes = Constant <value_ints: ints = [1, 2]> ()
+  n_rows = Constant <value_int: int = @rows> ()
+  n_slots = Constant <value_int: int = @capacity> ()
+  is_whole = Constant <value_int: int = @whole> ()
+  slope = Constant <value_floats: floats = @slopes> ()
+  none_apart = Equal (is_whole, one)
+  n_apart = Where (none_apart, zero, n_rows)
+  past = Range (zero, n_slots, one)
+  new = Range (zero, n_rows, one)
+  apart = Range (zero, n_apart, one)
+  apart_slot = Add (apart, n_past)
+  slots = Concat <axis = 0> (past, apart_slot)
+  column = Unsqueeze (slots, front)
+  row = Unsqueeze (new, back)
+  position = Add (row, n_past)
+  gap = Sub (column, position)
+  gap_32 = Cast <to = 1> (gap)
+  slope_3d = Unsqueeze (slope, planes)
+  plane = Mul (gap_32, slope_3d)
+  bias = Unsqueeze (plane, front)
 }"""
 
 # softmax(scale * q k^T, soft-capped) v over the past slots below n_past and the new ones up to each row, in f32.
 # q [1, H, C, D], k_new [1, G, C, D], v_new [1, G, C, Dv], k_past [1, G, N, D], v_past [1, G, N, Dv]; head h reads group
-# h / (H / G). Past slots from n_past on are taken as zeros, whatever they hold.
+# h / (H / G). Past slots from n_past on are taken as zeros, whatever they hold. slopes: one a head, slope * (position of the
+# slot - position of the row) is added to the scores. sinks: one a head, a further column of that score that weighs in the
+# softmax and has no value.
 _ATTENTION = """
-Attention <scale: float, softcap: float = 0.0, window: int = 0> (q, k_new, v_new, k_past, v_past, n_past) => (y) {
+Attention <scale: float, softcap: float = 0.0, window: int = 0, slopes: floats = [], sinks: floats = []>
+(q, k_new, v_new, k_past, v_past, n_past) => (y) {
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()
   front = Constant <value_ints: ints = [0]> ()
@@ -191,8 +256,31 @@ Attention <scale: float, softcap: float = 0.0, window: int = 0> (q, k_new, v_new
   past_seen = And (is_past, past_inside)
   new_seen = And (is_before, new_inside)
   seen = Concat <axis = 1> (past_seen, new_seen)
-  masked = Where (seen, bounded, lowest)
-  weights = Softmax <axis = -1> (masked)
+  given_slopes = Constant <value_floats: floats = @slopes> ()
+  no_slopes = ConstantOfShape <value: tensor = float[1] {0.0}> (heads)
+  any_slopes = Concat <axis = 0> (given_slopes, no_slopes)
+  slope = Slice (any_slopes, front, heads)
+  head_axes = Constant <value_ints: ints = [1, 2]> ()
+  slope_3d = Unsqueeze (slope, head_axes)
+  new_position = Add (new_slot, n_past)
+  slot_position = Concat <axis = 1> (past_slot, new_position)
+  gap = Sub (slot_position, position)
+  gap_32 = Cast <to = 1> (gap)
+  bias = Mul (gap_32, slope_3d)
+  biased = Add (bounded, bias)
+  masked = Where (seen, biased, lowest)
+  given_sinks = Constant <value_floats: floats = @sinks> ()
+  no_sinks = ConstantOfShape <value: tensor = float[1] {-3.4028234663852886e38}> (heads)
+  any_sinks = Concat <axis = 0> (given_sinks, no_sinks)
+  sink = Slice (any_sinks, front, heads)
+  sink_3d = Unsqueeze (sink, head_axes)
+  sink_shape = Concat <axis = 0> (single, heads, rows_1d, single)
+  sink_column = Expand (sink_3d, sink_shape)
+  columns = Concat <axis = 3> (masked, sink_column)
+  all_weights = Softmax <axis = -1> (columns)
+  last = Constant <value_ints: ints = [-1]> ()
+  three = Constant <value_ints: ints = [3]> ()
+  weights = Slice (all_weights, front, last, three)
   mixed = MatMul (weights, v_full)
   y = CastLike (mixed, q)
 }"""
@@ -202,6 +290,8 @@ _BODIES = {
     "Rotary": _ROTARY,
     "StepRows": _STEP_ROWS,
     "StepMask": _STEP_MASK,
+    "StepBias": _STEP_BIAS,
+    "WriteRows": _WRITE_ROWS,
     "Attention": _ATTENTION,
 }
 

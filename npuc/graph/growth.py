@@ -1,4 +1,4 @@
-"""Growing states of a plain graph: each run adds the same number of rows, so each run gets a static entry of its own."""
+"""Growing states of a plain graph: each run adds equally many rows, so each run gets a static entry of its own."""
 
 from __future__ import annotations
 
@@ -58,19 +58,17 @@ def plain_drafts(
     for run in range(runs):
         gained = run * step
         extents = open_axes | {(g.input, g.axis): g.start + gained for g in growing}
-        drafts.append(main_draft(model, options, extents, rows=step, capacity=gained))
+        draft = main_draft(model, options, extents, rows=step, capacity=gained)
+        cut_to_new_rows(draft.graph, states, classes)  # before folding, which may take what joins constant rows
+        drafts.append(draft)
     names = ", ".join(repr(g.id) for g in growing)
     last = "" if runs == 1 else f", main.{step}" if runs == 2 else f", main.{step} ... {drafts[-1].label}"
     report.append(f"state {names} grows by {step} rows a run: an entry for each of {runs} runs, main{last}")
     return drafts
 
 
-def cut_growth(draft: Draft, states: Sequence[StateInfo], classes: Sequence[StateClass]) -> None:
-    """Leaves the new rows alone as the output of each growing state, in place.
-
-    Raises ModelRefused naming a state that gains another number of rows in this run than in the first.
-    """
-    cut_to_new_rows(draft.graph, states, classes)
+def check_growth(draft: Draft, states: Sequence[StateInfo], classes: Sequence[StateClass]) -> None:
+    """Raises ModelRefused naming a state that gains another number of rows in this run than in the first."""
     problems = Problems()
     for state, kind in zip(states, classes, strict=True):
         if kind.kind == "append" and kind.row_axis is not None:
@@ -130,7 +128,9 @@ def _rows_of_a_run(first: Draft, growing: Sequence[Growing], inference: Inferenc
     problems.refuse()
     if len(set(found.values())) > 1:
         counts = ", ".join(f"{id!r} {count}" for id, count in found.items())
-        raise ModelRefused([f"a run adds different numbers of rows to the growing states: {counts}; they must be equal"])
+        raise ModelRefused(
+            [f"a run adds different numbers of rows to the growing states: {counts}; they must be equal"]
+        )
     return next(iter(found.values()))
 
 
@@ -148,11 +148,11 @@ def _runs(growing: Sequence[Growing], step: int) -> int:
     tightest = min(growing, key=lambda g: g.most - g.start)
     runs = (tightest.most - tightest.start) // step if step else 1
     if runs > MAX_ENTRIES:
+        most = tightest.start + MAX_ENTRIES * step
         raise ModelRefused(
             [
-                f"--state-rows {tightest.id}={tightest.most}: a run adds {step} rows and each of the {runs} runs needs an "
-                f"entry of its own; at most {MAX_ENTRIES} are made, so --state-rows "
-                f"{tightest.id}={tightest.start + MAX_ENTRIES * step} is the most"
+                f"--state-rows {tightest.id}={tightest.most}: a run adds {step} rows and each of the {runs} runs needs "
+                f"an entry of its own; at most {MAX_ENTRIES} are made, so --state-rows {tightest.id}={most} is the most"
             ]
         )
     return runs

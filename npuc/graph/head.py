@@ -7,13 +7,13 @@ import onnx_ir as ir
 from npuc.frontend.errors import ModelRefused
 from npuc.graph.clean import remove_dead
 from npuc.graph.fuse.region import graph_order, nearest_source
-from npuc.graph.nodes import Builder, dims, is_op, producer, replace_value
+from npuc.graph.nodes import Builder, dims, is_op, replace_value
 from npuc.graph.static import Draft
 
 HIDDEN = "hidden"
 LOGITS = "logits"
 
-_PRODUCTS = frozenset({"MatMul", "Gemm", "MatMulNBits", "MatMulInteger"})
+_PRODUCTS = frozenset({"MatMul", "Gemm"})
 """Operators that multiply with a weight."""
 
 _AROUND = _PRODUCTS | frozenset(
@@ -24,6 +24,7 @@ _AROUND = _PRODUCTS | frozenset(
         "Div",
         "Tanh",
         "Cast",
+        "Round",
         "Clip",
         "Reshape",
         "Transpose",
@@ -32,9 +33,6 @@ _AROUND = _PRODUCTS | frozenset(
         "Unsqueeze",
         "Gather",
         "Slice",
-        "DynamicQuantizeLinear",
-        "QuantizeLinear",
-        "DequantizeLinear",
     }
 )
 """Operators that may stand between the cut and the logits."""
@@ -68,9 +66,7 @@ def _is_product(node: ir.Node) -> bool:
 
 
 def _is_weight(value: ir.Value | None) -> bool:
-    stored = producer(value, "DequantizeLinear")
-    held = stored.inputs[0] if stored is not None else value
-    return held is not None and held.const_value is not None
+    return value is not None and value.const_value is not None
 
 
 def _before_row_choice(value: ir.Value, rows: int) -> ir.Value:

@@ -151,7 +151,13 @@ def _step_rows(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
 
 
 def _step_mask(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
-    return [Fact(ir.DataType.BOOL, (1, 1, attrs["rows"], attrs["capacity"] + attrs["rows"]))]
+    columns = attrs["capacity"] + (0 if attrs.get("whole", 0) else attrs["rows"])
+    return [Fact(ir.DataType.BOOL, (1, 1, attrs["rows"], columns))]
+
+
+def _step_bias(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    columns = attrs["capacity"] + (0 if attrs.get("whole", 0) else attrs["rows"])
+    return [Fact(ir.DataType.FLOAT, (1, len(attrs["slopes"]), attrs["rows"], columns))]
 
 
 def _attention(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
@@ -160,16 +166,12 @@ def _attention(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
     return [Fact(inputs[0].dtype, (*query[:-1], value[-1]))]
 
 
-def _matmul_n_bits(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
-    assert inputs[0].shape is not None
-    return [Fact(inputs[0].dtype, (*inputs[0].shape[:-1], attrs["N"]))]
-
-
 _OWN: dict[tuple[str, str], Callable[[dict[str, Any], list[Fact]], list[Fact]]] = {
     (DOMAIN, "RMSNorm"): _like_first,
     (DOMAIN, "Rotary"): _like_first,
     (DOMAIN, "StepRows"): _step_rows,
     (DOMAIN, "StepMask"): _step_mask,
     (DOMAIN, "Attention"): _attention,
-    ("com.microsoft", "MatMulNBits"): _matmul_n_bits,
+    (DOMAIN, "WriteRows"): _like_first,
+    (DOMAIN, "StepBias"): _step_bias,
 }

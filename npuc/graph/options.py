@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 DEFAULT_MAX_PROMPT_LEN = 1024
 DEFAULT_MIN_RESPONSE_LEN = 128
 DEFAULT_CHUNK = 128
+MAX_TOKENS = 1 << 17
+"""Most rows of a cache: each is tried, since masks and position tables are proven by evaluation."""
 
 
 class OptionError(ValueError):
@@ -42,9 +44,11 @@ class BuildOptions:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} is {value}; it must be at least 1")
+            if value is not None and value > MAX_TOKENS and name != "chunk":  # the prompt bounds a chunk
+                raise OptionError(f"{name} is {value}; it must be at most {MAX_TOKENS}")
         for capacity in self.capacities or ():
-            if capacity < 1:
-                raise OptionError(f"a capacity is {capacity}; it must be at least 1")
+            if not 1 <= capacity <= MAX_TOKENS:
+                raise OptionError(f"a capacity is {capacity}; it must be at least 1 and at most {MAX_TOKENS}")
         for name, value in (*self.dims.items(), *self.state_rows.items()):
             if value < 0:
                 raise OptionError(f"the value of {name} is {value}; it must not be negative")

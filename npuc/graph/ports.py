@@ -26,6 +26,10 @@ def name_outputs(draft: Draft) -> None:
             graph.append(node)
             graph.outputs[index] = value = copy
         taken.add(value)
+    for value in [v for v in graph.initializers.values() if v.name in wanted]:
+        del graph.initializers[value.name or ""]
+        value.name = fresh_name(graph, f"{value.name}~inner")
+        graph.register_initializer(value)
     for node in graph:
         for output in node.outputs:
             if output.name in wanted:

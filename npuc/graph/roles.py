@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -20,6 +20,7 @@ class Role(Enum):
     MASK = "attention mask [B, P + S]"
     POSITIONS = "positions [B, S] or [S]"
     STATE = "a state"
+    COUNT = "the number of tokens in the cache"
 
 
 _WORDS = (
@@ -47,11 +48,13 @@ class Roles:
         return tuple(s for s in self.states if s.growing_axis is not None)
 
 
-def find_roles(model: ir.Model, states: Sequence[StateInfo], wanted: bool | None) -> Roles | None:
+def find_roles(
+    model: ir.Model, states: Sequence[StateInfo], wanted: bool | None, counters: Collection[str] = ()
+) -> Roles | None:
     """The roles of a language model, or None for a plain graph.
 
     A language model has token ids, at least one growing state and one output [.., S, V] of floats. wanted: False gives
-    None at once, True makes what is missing an error. Raises ModelRefused naming inputs or outputs without a role.
+    None at once, True makes what is missing an error. counters: ids of the states that count tokens. Raises ModelRefused naming inputs or outputs without a role.
     """
     if wanted is False:
         return None
@@ -66,7 +69,7 @@ def find_roles(model: ir.Model, states: Sequence[StateInfo], wanted: bool | None
         return None
     if len(logits) > 1:
         problems.add(f"the outputs {', '.join(logits)} all may be the logits; a language model must have one")
-    roles = {state.input: Role.STATE for state in states if state.input is not None}
+    roles = {s.input: Role.COUNT if s.id in counters else Role.STATE for s in states if s.input is not None}
     roles[ids.name or ""] = Role.IDS
     for value in model.graph.inputs:
         if value.name not in roles:

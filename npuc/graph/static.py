@@ -16,6 +16,7 @@ from npuc.graph.roles import Role
 from npuc.graph.sizes import Sizes
 
 N_PAST, N_NEW = "n_past", "n_new"
+_STEP_ROLES = (Role.MASK, Role.POSITIONS, Role.COUNT)
 
 
 @dataclass
@@ -41,7 +42,10 @@ class Draft:
 
 
 def llm_drafts(model: ir.Model, dims: InputDims, sizes: Sizes) -> list[Draft]:
-    """Copies for prefill and each generate capacity. The head is cut from one of them later."""
+    """Copies for prefill and each generate capacity. The head is cut from one of them later.
+
+    A graph that insists on several rows has them in every entry; a new token is the first of them, the others padding.
+    """
     one = dims.fixed_rows or 1
     wanted: list[tuple[EntryName, int, int]] = [("prefill", sizes.chunk, sizes.prefill_capacity)]
     wanted += [("generate", one, capacity) for capacity in sizes.capacities]
@@ -60,13 +64,16 @@ def _llm_draft(model: ir.Model, dims: InputDims, name: EntryName, rows: int, cap
     )
     copy.graph.inputs.extend([n_past, n_new])
     shapes.update({n_past: (), n_new: ()})
+    counts = {s.output for s in dims.roles.states if dims.roles.inputs.get(s.input or "") is Role.COUNT}
+    for value in [v for v in copy.graph.outputs if v.name in counts]:
+        copy.graph.outputs.remove(value)
     return Draft(name, rows, capacity, copy, shapes, n_past, [value.name or "" for value in copy.graph.outputs])
 
 
 def drop_step_inputs(draft: Draft, roles: Mapping[str, Role]) -> None:
     """Takes attention mask and positions out of an entry's inputs; their meaning is in tables and masks by now."""
     problems = Problems()
-    for value in [v for v in draft.graph.inputs if roles.get(v.name or "") in (Role.MASK, Role.POSITIONS)]:
+    for value in [v for v in draft.graph.inputs if roles.get(v.name or "") in _STEP_ROLES]:
         if value.uses():
             readers = ", ".join(use.node.name or "" for use in value.uses())
             problems.add(f"graph input {value.name!r} is read by {readers} for more than positions and masks")
@@ -74,6 +81,15 @@ def drop_step_inputs(draft: Draft, roles: Mapping[str, Role]) -> None:
             draft.graph.inputs.remove(value)
             del draft.shapes[value]
     problems.refuse()
+
+
+def give_caches_their_capacity(draft: Draft) -> None:
+    """Lets the cache inputs have the entry's capacity as slots, in place. Until here they have had what the model keeps,
+    a window of the last rows or its own fixed number: attention looks at no slot that it has not been told of."""
+    for value, shape in draft.shapes.items():
+        if draft.n_past is not None and len(shape) == 4 and value.is_graph_input():
+            draft.shapes[value] = (*shape[:2], draft.capacity, shape[3])
+            value.shape = ir.Shape(draft.shapes[value])
 
 
 def main_draft(

@@ -15,7 +15,7 @@ from npuc.graph.expand.table import expand
 from npuc.graph.fold import fold
 from npuc.graph.functions import add_functions
 from npuc.graph.fuse.rule import Proofs, Refusal, Rule, Scope, apply_rules
-from npuc.graph.growth import cut_growth, plain_drafts
+from npuc.graph.growth import check_growth, plain_drafts
 from npuc.graph.head import cut_body, find_cut, head_of
 from npuc.graph.infer import Inference
 from npuc.graph.nodes import dims
@@ -28,11 +28,13 @@ from npuc.graph.recognise.apply import apply_meanings
 from npuc.graph.recognise.classify import Meaning
 from npuc.graph.recognise.probe import Point
 from npuc.graph.roles import Roles, find_roles
+from npuc.graph.scatter import check_counts, find_fixed_caches
 from npuc.graph.sizes import Bound, Sizes, choose_sizes, wanted_positions
 from npuc.graph.state import state_to_arguments
 from npuc.graph.state_class import StateClass, classify
 from npuc.graph.state_info import StateInfo
 from npuc.graph.static import Draft, drop_step_inputs, llm_drafts
+from npuc.graph.tokens import ids_input
 from npuc.graph.verify import verify_folded
 
 
@@ -90,21 +92,28 @@ def write_out(build: Build) -> None:
     if count:
         build.report.append(f"{count} fused operators of the exporter written out")
     build.classes = classify(build.states, build.model)
+    if build.options.llm is not False and ids_input(build.model) is not None:
+        build.states, build.classes = find_fixed_caches(build.model, build.states, build.classes)
 
 
 def measure(build: Build) -> None:
     """A language model's inputs get their roles, its positions and masks their meaning, its graphs their sizes."""
     options, report = build.options, build.report
-    roles = find_roles(build.model, build.states, options.llm)
+    counters = {kind.id for kind in build.classes if kind.kind == "counter"}
+    roles = find_roles(build.model, build.states, options.llm, counters)
     if roles is None:
         return
     check_caches(build.states, build.classes)
-    dims_ = input_dims(build.model.graph, roles, options, build.inference, report)
-    values = step_values(dims_, build.inference)
+    dims_ = input_dims(build.model.graph, roles, build.classes, options, build.inference, report)
+    values = step_values(dims_, build.inference, build.classes)
     bounds = [] if options.max_positions is None else [Bound(options.max_positions, "the model's configuration allows")]
+    bounds += [Bound(kind.slots, "its cache of a fixed size has") for kind in build.classes if kind.slots is not None]
     table = values.position_bound(wanted_positions(options, bounds))
     sizes = choose_sizes(options, bounds + ([table] if table else []), dims_.fixed_rows, report)
-    meanings = values.meanings(sizes, table.rows if table else None, report)
+    slots = [kind.slots for kind in build.classes if kind.slots is not None]
+    limit = min([*slots, *([table.rows] if table else [])], default=None)
+    check_counts(build.model.graph, build.states, build.classes, values.prober, values.points(sizes, limit))
+    meanings = values.meanings(sizes, limit, report)
     build.llm = LlmParts(roles, dims_, values, sizes, meanings)
 
 
@@ -145,7 +154,7 @@ def cut(build: Build, draft: Draft) -> None:
     """Caches give their new rows alone; body and head part."""
     llm = build.llm
     if llm is None:
-        cut_growth(draft, build.states, build.classes)
+        check_growth(draft, build.states, build.classes)
         return
     if not llm.cut:
         llm.cut = find_cut(draft.graph, llm.roles.logits, draft.rows)
@@ -165,7 +174,7 @@ def fuse(*rules: Rule) -> Callable[[Build, Draft], None]:
     """A step that applies fusion rules, in this order."""
 
     def step(build: Build, draft: Draft) -> None:
-        scope = Scope(draft.graph, draft.rows, build.proofs, draft.n_past)
+        scope = Scope(draft.graph, draft.rows, build.proofs, draft.n_past, draft.capacity)
         fired, refusals = apply_rules(rules, scope)
         remove_dead(draft.graph)
         build.report.extend(f"{draft.label}: {name} x {count}" for name, count in fired.items())

@@ -50,11 +50,11 @@ class Storage:
         """`array` in the bytes of `dtype`, C order. Floats round to nearest even; an int64 outside int32 is refused."""
         if dtype is DType.F16:
             with np.errstate(over="ignore"):
-                return np.ascontiguousarray(array, dtype="<f2")
+                return np.asarray(array, dtype="<f2", order="C")
         if dtype is DType.I32 and array.dtype.kind in "iu" and array.size:
             low, high = int(array.min()), int(array.max())
             # the ends of int64 are the exporters' "to the end" and mean the same at the ends of int32
             if (low < -(2**31) and low != -(2**63)) or (high > 2**31 - 1 and high != 2**63 - 1):
                 raise UnsupportedType(f"a constant holds {low} to {high}, and the device computes integers in 32 bits")
-            return np.ascontiguousarray(np.clip(array, -(2**31), 2**31 - 1), dtype="<i4")
-        return np.ascontiguousarray(array, dtype=dtype.storage)
+            return np.asarray(np.clip(array, -(2**31), 2**31 - 1), dtype="<i4", order="C")
+        return np.asarray(array, dtype=dtype.storage, order="C")

@@ -67,18 +67,23 @@ def build_metadata(
     stop_ids: Sequence[int] = (),
     start_id: int | None = None,
     nodes: Sequence[Mapping[str, Any]] = (),
+    bounds: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The object, ready for `npuc.emit.write_blob`, which fills in where the states' initial values lie.
 
     states: in device form. stop_ids, start_id: tokens that end an answer, and the one put before a prompt. nodes: one
-    JSON object per graph node for reports (engine choice and the like); no paths, times or names of files.
+    JSON object per graph node for reports (engine choice and the like); no paths, times or names of files. bounds: of
+    each entry the record of `npuc.bound`, or nothing.
     """
+    rows = [_entry(entry) for entry in entries]
+    for row, bound in zip(rows, bounds, strict=False):
+        row["bound"] = dict(bound)
     return {
         "format": FORMAT,
         "precision": precision,
         "target": target,
         "llm": None if llm is None else _llm(llm, stop_ids, start_id),
-        "entries": [_entry(entry) for entry in entries],
+        "entries": rows,
         "states": [_state(state) for state in states],
         "nodes": [dict(node) for node in nodes],
     }

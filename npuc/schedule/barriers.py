@@ -165,7 +165,12 @@ def simplify(barriers: Sequence[Virtual], queues: Sequence[int]) -> list[Virtual
                 clock[queues[producer]] = max(clock[queues[producer]], producer)
         known.append(clock)
         last[queue] = task
-    return sorted((Virtual(posting, tuple(waiting)) for posting, waiting in kept.items()), key=_order)
+    return in_order(Virtual(posting, tuple(waiting)) for posting, waiting in kept.items())
+
+
+def in_order(barriers: Iterable[Virtual]) -> list[Virtual]:
+    """The barriers in order of programming."""
+    return sorted(barriers, key=_order)
 
 
 def assign(barriers: Sequence[Virtual], tasks: int, limit: int) -> tuple[list[Barrier], list[Sync]]:

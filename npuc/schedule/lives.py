@@ -8,7 +8,7 @@ everything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,8 @@ class Lives:
     """Local buffers of one memory, in order of first use. Arrays are int64, one element a buffer.
 
     first, last: first and last task that touch the buffer. early: tasks by which the life is stretched to begin
-    earlier.
+    earlier. group: number of the buffer's group, rising with its first member; the members of a group lie at the same
+    place, one after the other.
     """
 
     buffers: list[Buffer]
@@ -29,6 +30,7 @@ class Lives:
     last: np.ndarray
     early: np.ndarray
     nbytes: np.ndarray
+    group: np.ndarray
 
     @property
     def begin(self) -> np.ndarray:
@@ -39,6 +41,13 @@ class Lives:
     def ends(self, chosen: Sequence[int]) -> list[tuple[int, int]]:
         """First and last task of the chosen buffers."""
         return list(zip(self.first[chosen].tolist(), self.last[chosen].tolist(), strict=True))
+
+    def members(self) -> dict[int, list[int]]:
+        """Buffers of each group."""
+        found: dict[int, list[int]] = {}
+        for index, number in enumerate(self.group.tolist()):
+            found.setdefault(number, []).append(index)
+        return found
 
     def load(self, tasks: int, stretched: bool) -> np.ndarray:
         """Bytes live at each of `tasks` tasks."""
@@ -58,11 +67,15 @@ class Lives:
         return True
 
 
-def local_lives(graph: TaskGraph, prefetch: int, overlap: int) -> dict[str, Lives]:
+def local_lives(
+    graph: TaskGraph, prefetch: int, overlap: int, together: Mapping[Buffer, Buffer] | None = None
+) -> dict[str, Lives]:
     """Lives of the LOCAL buffers by memory.
 
     prefetch: tasks by which the life of a buffer that a transfer fills begins earlier; overlap: of any other buffer.
+    together: for buffers of a group the one that stands for all; their lives do not meet.
     """
+    together = together or {}
     first: dict[Buffer, int] = {}
     last: dict[Buffer, int] = {}
     for index, task in enumerate(graph.tasks):
@@ -79,12 +92,20 @@ def local_lives(graph: TaskGraph, prefetch: int, overlap: int) -> dict[str, Live
         wanted = [
             prefetch if _fills(graph.tasks[at], buffer) else overlap for at, buffer in zip(begins, buffers, strict=True)
         ]
+        numbers: dict[Buffer, int] = {}
+        ends: dict[Buffer, int] = {}
+        for at, buffer in enumerate(buffers):
+            stands = together.get(buffer, buffer)
+            numbers.setdefault(stands, len(numbers))
+            wanted[at] = min(wanted[at], begins[at] - ends.get(stands, -1) - 1)
+            ends[stands] = last[buffer]
         lives[memory] = Lives(
             buffers,
             np.array(begins, np.int64),
             np.array([last[buffer] for buffer in buffers], np.int64),
-            np.minimum(np.array(wanted, np.int64), begins),
+            np.array(wanted, np.int64),
             np.array([buffer.nbytes for buffer in buffers], np.int64),
+            np.array([numbers[together.get(buffer, buffer)] for buffer in buffers], np.int64),
         )
     return lives
 

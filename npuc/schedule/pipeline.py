@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from npuc.schedule.barriers import assign, legalise, simplify, virtual_barriers
-from npuc.schedule.depend import depend
-from npuc.schedule.errors import ScheduleBroken, ScheduleRefused
-from npuc.schedule.fit import place_or_spill
+from npuc.schedule.arrange import Arranged, arrange, barriers_of
+from npuc.schedule.barriers import Virtual, assign
+from npuc.schedule.errors import OverflowRefused, ScheduleBroken, ScheduleRefused
+from npuc.schedule.fit import place_or_spill, relieve_sums
 from npuc.schedule.limits import Limits, ScheduleOptions, limits_of
+from npuc.schedule.period import find_period
+from npuc.schedule.place import place
+from npuc.schedule.shorten import KEPT, lengthen, shorten, together, unsteady
 from npuc.schedule.simulate import run_to_completion
 from npuc.tasks.graph import TaskGraph
-from npuc.tasks.program import EntryProgram
+from npuc.tasks.program import Effort, EntryProgram
 from npurt.target import Target
 
 
@@ -27,37 +30,69 @@ def schedule_within(graph: TaskGraph, limits: Limits, options: ScheduleOptions) 
     sizes = {buffer.memory: limits.size(buffer.memory) for buffer in graph.buffers()}
     memory_bytes = {memory: size for memory, size in sizes.items() if size is not None}
 
-    graph, placement, spills = place_or_spill(graph, memory_bytes, limits, options)
-    queues = task_queues(graph, limits)
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(queues))}
-    queue_of = [numbers[name] for name in queues]
+    relieved, spills = relieve_sums(graph, memory_bytes, limits)
+    arranged, effort = _by_period(relieved, memory_bytes, limits, options)
+    if arranged is None:
+        try:
+            relieved, placement, more = place_or_spill(relieved, memory_bytes, limits, options)
+        except OverflowRefused:
+            place(graph, memory_bytes, options.prefetch, options.overlap)  # says what does not fit in the graph given
+            raise
+        spills += more
+        arranged = arrange(relieved, placement, task_queues(relieved, limits), limits.barriers)
+    virtual = barriers_of(arranged.waits)
+    _check_slots(virtual, limits)
+    barriers, sync = assign(virtual, len(relieved.tasks), limits.barriers)
+    program = EntryProgram(
+        graph.entry,
+        graph.rows,
+        graph.capacity,
+        relieved.tasks,
+        task_queues(relieved, limits),
+        arranged.placement.offsets,
+        barriers,
+        sync,
+        arranged.placement.peaks,
+        memory_bytes,
+        spills,
+        effort,
+    )
+    run_to_completion(program)
+    return program
 
-    dependencies = depend(graph, placement, queues)
-    virtual = virtual_barriers(dependencies.producers)
-    legal = simplify(legalise(virtual, queue_of, limits.barriers), queue_of)
-    for barrier in legal:  # at most one task of each queue on either side, so this is a property of the machine
+
+def _by_period(
+    graph: TaskGraph, memory_bytes: dict[str, int], limits: Limits, options: ScheduleOptions
+) -> tuple[Arranged | None, Effort]:
+    """The arranged graph where its layers repeat and their schedule does; else None and how it has to be done."""
+    period = find_period(graph, KEPT)
+    if period is None:
+        return None, Effort(len(graph.tasks))
+    short = shorten(graph, period)
+    if short is None:
+        return None, Effort(len(graph.tasks), 0, period.count, "what an early period computes is used behind the last")
+    alike = together(short)
+    if alike is None:
+        return None, Effort(len(graph.tasks), 0, period.count, "a buffer lives longer than one period")
+    try:
+        placement = place(short.graph, memory_bytes, options.prefetch, options.overlap, alike)
+    except OverflowRefused:
+        return None, Effort(len(graph.tasks), 0, period.count, "one period does not fit without spilling")
+    arranged = arrange(short.graph, placement, task_queues(short.graph, limits), limits.barriers)
+    why = unsteady(short, arranged)
+    if why:
+        return None, Effort(len(graph.tasks), 0, period.count, why)
+    return lengthen(short, arranged, graph), Effort(len(short.graph.tasks), short.dropped, period.count)
+
+
+def _check_slots(barriers: list[Virtual], limits: Limits) -> None:
+    """At most one task of each queue is on either side of a barrier, so what this finds is a property of the machine."""
+    for barrier in barriers:
         sides = len(barrier.producers), len(barrier.consumers)
         if max(sides) > limits.slots or sum(sides) > limits.slots_total:
             raise ScheduleBroken(
                 f"a barrier needs {sides} slots, the target has {limits.slots} a side, {limits.slots_total} in all"
             )
-    barriers, sync = assign(legal, len(graph.tasks), limits.barriers)
-
-    program = EntryProgram(
-        graph.entry,
-        graph.rows,
-        graph.capacity,
-        graph.tasks,
-        queues,
-        placement.offsets,
-        barriers,
-        sync,
-        placement.peaks,
-        memory_bytes,
-        spills,
-    )
-    run_to_completion(program)
-    return program
 
 
 def task_queues(graph: TaskGraph, limits: Limits) -> list[str]:

@@ -7,6 +7,7 @@ too small, the stretched parts of the lives (npuc.schedule.lives) are given up s
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,16 +31,22 @@ class Placement:
     peaks: dict[str, int]
 
 
-def place(graph: TaskGraph, memory_bytes: dict[str, int], prefetch: int, overlap: int) -> Placement:
+def place(
+    graph: TaskGraph,
+    memory_bytes: dict[str, int],
+    prefetch: int,
+    overlap: int,
+    together: Mapping[Buffer, Buffer] | None = None,
+) -> Placement:
     """Places every LOCAL buffer of the graph.
 
     memory_bytes: sizes; a memory that is absent has no limit. prefetch, overlap: tasks by which lives are stretched
-    where memory allows (npuc.schedule.lives). Raises OverflowRefused, or PinRefused for hand-placed buffers that
+    where memory allows; together: buffers that shall lie at the same place (npuc.schedule.lives). Raises OverflowRefused, or PinRefused for hand-placed buffers that
     collide.
     """
     offsets: dict[Buffer, int] = {}
     peaks: dict[str, int] = {}
-    for memory, lives in local_lives(graph, prefetch, overlap).items():
+    for memory, lives in local_lives(graph, prefetch, overlap, together).items():
         found = _place_memory(memory, lives, memory_bytes.get(memory, _UNLIMITED), len(graph.tasks))
         offsets.update(zip(lives.buffers, found, strict=True))
         peaks[memory] = max(offset + buffer.nbytes for offset, buffer in zip(found, lives.buffers, strict=True))
@@ -84,27 +91,36 @@ def _orders(lives: Lives) -> list[list[int]]:
 
 
 def _greedy(lives: Lives, order: list[int], limit: int) -> tuple[list[int], list[int]]:
-    """Best fit in the given order: (offset of each buffer, buffers that found no hole below `limit`)."""
+    """Best fit in the given order: (offset of each buffer, buffers that found no hole below `limit`). A group is placed
+    where its first buffer stands in the order.
+    """
     begins, ends, sizes = lives.begin.tolist(), lives.last.tolist(), lives.nbytes.tolist()
     bins: list[list[int]] = [[] for _ in range(max(ends) // _BIN + 1)]
     offsets = [-1] * len(order)
+    groups = lives.members()
     missing = []
-    for index in order:
-        begin, end, size = begins[index], ends[index], sizes[index]
-        covered = bins[begin // _BIN : end // _BIN + 1]
-        buffer = lives.buffers[index]
+    for first in order:
+        members = groups.pop(int(lives.group[first]), None)
+        if members is None:
+            continue
+        near: set[int] = set()
+        for index in members:
+            begin, end = begins[index], ends[index]
+            for filled in bins[begin // _BIN : end // _BIN + 1]:
+                near.update(other for other in filled if begins[other] <= end and ends[other] >= begin)
+        buffer = lives.buffers[first]
         if buffer.pinned is not None:
             offset = buffer.pinned
         else:
-            near = {other for members in covered for other in members if begins[other] <= end and ends[other] >= begin}
             taken = sorted((offsets[other], offsets[other] + sizes[other]) for other in near)
-            offset = _best_hole(taken, size, buffer.align, limit)
+            offset = _best_hole(taken, sizes[first], buffer.align, limit)
         if offset < 0:
-            missing.append(index)
+            missing.append(first)
             continue
-        offsets[index] = offset
-        for members in covered:
-            members.append(index)
+        for index in members:
+            offsets[index] = offset
+            for filled in bins[begins[index] // _BIN : ends[index] // _BIN + 1]:
+                filled.append(index)
     return offsets, missing
 
 

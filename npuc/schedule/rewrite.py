@@ -106,5 +106,3 @@ def _predicates(graph: TaskGraph, buffers: Iterable[Buffer]) -> dict[Buffer, Whe
             if region.buffer in wanted and found.setdefault(region.buffer, task.when) != task.when:
                 found[region.buffer] = None
     return found
-
-

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from npuc.tasks.graph import Buffer, Task
+from npuc.tasks.graph import Buffer, CopyOp, GatherOp, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,21 @@ class Spills:
         return Spills(self.stores + other.stores, self.loads + other.loads, self.nbytes + other.nbytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much of the schedule had to be found.
+
+    scheduled: tasks that were placed, ordered and given barriers. stamped: tasks that repeat these, shifted. periods:
+    how often the repeated stretch of tasks stands in the entry; 0 where nothing repeats. why: the reason where a
+    repetition was found and the entry was scheduled task by task all the same.
+    """
+
+    scheduled: int = 0
+    stamped: int = 0
+    periods: int = 0
+    why: str = ""
+
+
 @dataclass(frozen=True)
 class EntryProgram:
     """One entry, ready to be written.
@@ -64,7 +79,8 @@ class EntryProgram:
     tasks: in trace order. queues: for each task the name of its in-order queue. offsets: first byte of each LOCAL
     buffer in its memory (`Buffer.memory`; a local buffer in "ddr" is an offset in the scratch section). barriers: the
     table, in programming order. sync: for each task its barriers. peaks: bytes used of each memory. memory_bytes:
-    size of each memory of the target; a memory without a limit is absent. spills: what of the tasks the scheduler added.
+    size of each memory of the target; a memory without a limit is absent. spills: tasks that the scheduler added.
+    effort: how the schedule was found.
     """
 
     entry: str
@@ -78,6 +94,7 @@ class EntryProgram:
     peaks: dict[str, int]
     memory_bytes: dict[str, int]
     spills: Spills = Spills()
+    effort: Effort = Effort()
 
     @property
     def cmx_peak(self) -> int:
@@ -88,6 +105,18 @@ class EntryProgram:
     def scratch_bytes(self) -> int:
         """Bytes of DDR scratch."""
         return self.peaks.get("ddr", 0)
+
+    @property
+    def ddr_bytes(self) -> int:
+        """Bytes that the tasks read from and write to DDR where every row is valid and every predicate holds."""
+        total = 0
+        for task in self.tasks:
+            total += sum(region.nbytes for region in task.writes if region.buffer.memory == "ddr")
+            if isinstance(task.op, CopyOp):
+                total += sum(region.nbytes for region in task.reads if region.buffer.memory == "ddr")
+            elif isinstance(task.op, GatherOp) and task.reads[0].buffer.memory == "ddr":
+                total += task.writes[0].nbytes
+        return total
 
     @property
     def last_tasks(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from npurt import Device, load
+from npurt import load, open_device
 from npurt.errors import BlobError, NpurtError
 from npurt.llm import Request, Sampling
 from npurt.llm.answer import answer, prompt_of, result_json, summary
@@ -28,6 +28,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--top-k", type=int, default=0, metavar="K", help="draw from the K likeliest, 0: all (0)")
     run.add_argument("--top-p", type=float, default=1.0, metavar="P", help="draw from the likeliest up to P (1)")
     run.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws (0)")
+    run.add_argument("--mode", choices=["fast", "exact"], default="fast",
+                     help="fast: float32 on this host; exact: the device's own bits (fast)")  # fmt: skip
     run.add_argument("--json", action="store_true", help="print one JSON object and nothing else on stdout")
     return parser
 
@@ -37,7 +39,8 @@ def _run(options: argparse.Namespace) -> None:
     request = Request(options.max_new_tokens, sampling)
     image = load(options.blob)
     prompt = prompt_of(image, options.prompt, options.prompt_ids)
-    result = answer(image, Device(image), prompt, request, out=None if options.json else sys.stdout)
+    device = open_device(image, options.mode, warn=lambda line: print(f"note: {line}", file=sys.stderr))
+    result = answer(image, device, prompt, request, out=None if options.json else sys.stdout)
     if options.json:
         print(result_json(result))
     else:

@@ -139,7 +139,7 @@ def largest_past(
         room = float(bases["size"][record[f"{side}_base"]]) - patch.addend - view.high[0]
         if stride < 0:
             room = patch.addend + view.low[0]
-        limit = inf if stride == 0 or 0 in size else room // abs(stride)
+        limit = inf if stride == 0 else room // abs(stride)  # an empty view begins inside its base, too
         if patch.symbol is Step.N_NEW and limit < rows:
             raise refuse(patch.row - first, f"the {side} shifted by n_new leaves its base from {limit:.0f} on")
         if patch.symbol is Step.N_PAST:

@@ -46,7 +46,7 @@ def test_language_models_agree_in_every_group(model: Path, precision: str) -> No
     assert result.agrees, result.lines()
     assert {name: part.shape for name, part in result.parts.items()} == ANSWER
     assert result.tokens is not None and result.tokens[0] == result.tokens[1]
-    assert result.compared > 100
+    assert result.tally is not None and result.tally.compared > 100 and result.tally.drifted == 0
 
 
 @pytest.mark.parametrize("precision", ["f32", "f16"])
@@ -55,7 +55,7 @@ def test_graphs_agree_in_every_group(name: str, precision: str, tmp_path: Path) 
     model, _ = make_case(name, tmp_path)
     result = checked(model, precision, everything=True)
     assert result.agrees, result.lines()
-    assert result.compared >= 1
+    assert result.tally is not None and result.tally.compared >= 1
 
 
 @pytest.mark.parametrize("precision", ["f32", "f16"])
@@ -66,6 +66,11 @@ def test_the_embedded_model_agrees(precision: str, capsys: pytest.CaptureFixture
     assert found["agrees"] and found["step"] is None and found["group"] is None and found["blob"] == []
     assert found["tokens"]["onnxruntime"] == found["tokens"]["device"] and len(found["tokens"]["device"]) == 3
     assert found["parts"]["logits of the prompt"]["shape"] == [10, 2048]
+
+
+def test_fast_mode(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(LLAMA), *WORDS, "--mode", "fast", "--tokens", "2", "--all"]) == 0
+    assert "the steps of the graph keep the result; all " in capsys.readouterr().out
 
 
 def test_given_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,9 +118,9 @@ def test_a_wrong_cache_write_is_the_first_group(monkeypatch: pytest.MonkeyPatch)
     """Keys are kept among the values: all that the first run computes is right, but not what it keeps."""
     right = walk._append
 
-    def swapped(low, state, rows, buffers):
+    def swapped(low, state, rows, buffers, *more):
         other = state.id.removesuffix("key") + "value" if state.id.endswith("key") else state.id
-        right(low, state, rows, {**buffers, state.id: buffers[other]})
+        right(low, state, rows, {**buffers, state.id: buffers[other]}, *more)
 
     monkeypatch.setattr(walk, "_append", swapped)
     result = checked(LLAMA, "f16", **ONE)

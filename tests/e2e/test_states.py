@@ -74,6 +74,17 @@ def test_a_counter_stays_an_integer_in_half_precision(tmp_path):
     assert device.state("count") == 5005
 
 
+def test_a_counter_starts_where_it_is_told(tmp_path):
+    nodes = [
+        state("ReadValue", "count", [], "first", out="before", dtype=INT),
+        helper.make_node("Add", ["before", "step"], ["after"], name="add"),
+        state("Assign", "count", [], "after", out="kept", dtype=INT),
+    ]
+    numbers = [("first", np.array(40, np.int64)), ("step", np.array(1, np.int64))]
+    device = device_of(nodes, [], [("after", INT, [])], tmp_path, numbers, precision="f16")
+    assert [int(device.run("main", {})["after"]) for _ in range(2)] == [41, 42]
+
+
 def test_read_only_write_only_and_unused(tmp_path):
     nodes = [
         state("ReadValue", "bias", [2], "start", out="bias0"),
@@ -106,20 +117,3 @@ def test_a_variable_that_passes_through_and_goes_out_twice(tmp_path):
         assert np.array_equal(got["turned"], start.T)
         assert np.array_equal(got["same"], start)
         assert np.array_equal(got["y"], start)
-
-
-def test_a_growing_state_with_a_bound(tmp_path):
-    """--state-rows bounds a growing variable of a plain graph: it must say how, or compile and be right."""
-    nodes = [
-        state("ReadValue", "rows", [-1, 2], out="before"),
-        helper.make_node("Concat", ["before", "x"], ["all"], name="cat", axis=0),
-        state("Assign", "rows", [-1, 2], "all", out="after"),
-        helper.make_node("Mul", ["x", "x"], ["y"], name="mul"),
-    ]
-    device = device_of(
-        nodes, [("x", FLOAT, [1, 2])], [("y", FLOAT, [1, 2])], tmp_path, precision="f32", state_rows={"rows": 4}
-    )
-    for run in range(3):
-        x = np.array([[run + 1.0, -run]], np.float32)
-        assert np.array_equal(device.run("main", {"x": x}, n_past=run, n_new=1)["y"], x * x)
-    assert device.state("rows")[:3].tolist() == [[1, 0], [2, -1], [3, -2]]

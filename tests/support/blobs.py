@@ -33,12 +33,14 @@ def sections(path: Path) -> dict[str, Bytes]:
 
 
 def with_digests(data: bytearray, found: dict[str, Bytes]) -> bytes:
-    """`data` with every digest recomputed."""
+    """`data` with every digest recomputed; a row that names no section stays as it is."""
     table = found[blob.NAME_DIGEST]
     rows = np.frombuffer(memoryview(data)[table.offset : table.offset + table.size], blob.SECTION_DIGEST)
     places = {section.index: section for section in found.values()}
     for row in rows:
-        section = places[int(row["section"])]
+        section = places.get(int(row["section"]))
+        if section is None:
+            continue
         digest = hashlib.sha256(data[section.offset : section.offset + section.size]).digest()
         row["sha256"][:] = np.frombuffer(digest, np.uint8)
     return bytes(data)

@@ -52,6 +52,29 @@ def _reduce(function: Callable[..., Array], floats_in_f64: bool) -> OpFunction:
     return operator
 
 
+def _mean(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Of no elements: NaN."""
+    count = np.prod([x.shape[a] for a in axis], dtype=np.float64)
+    return np.asarray(np.sum(x, axis=axis, keepdims=keepdims, dtype=np.float64) / count)
+
+
+def _extreme(function: Callable[..., Array], sign: int) -> Callable[..., Array]:
+    """np.max (sign -1) or np.min (1); of no elements the infinity of that sign, or the end of an integer type."""
+
+    def reduce(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+        if 0 not in x.shape:
+            return function(x, axis=axis, keepdims=keepdims)
+        nothing: float = sign * np.inf
+        if x.dtype.kind in "iub":
+            low, high = (0, 1) if x.dtype.kind == "b" else (np.iinfo(x.dtype).min, np.iinfo(x.dtype).max)
+            nothing = low if sign < 0 else high
+        shape = [1 if a in axis else extent for a, extent in enumerate(x.shape)]
+        result = np.full(shape, nothing, x.dtype)
+        return result if keepdims else result.squeeze(axis)
+
+    return reduce
+
+
 def _arg(function: Callable[..., Array]) -> OpFunction:
     def operator(inputs: Inputs, attributes: Attributes) -> Array:
         x, axis, last = need(inputs, 0), attributes.get("axis", 0), attributes.get("select_last_index", 0)
@@ -101,10 +124,10 @@ OPERATORS: dict[str, OpFunction] = {
     "MatMul": _matmul,
     "Gemm": _gemm,
     "ReduceSum": _reduce(np.sum, True),
-    "ReduceMean": _reduce(np.mean, True),
+    "ReduceMean": _reduce(_mean, True),
     "ReduceProd": _reduce(np.prod, True),
-    "ReduceMax": _reduce(np.max, False),
-    "ReduceMin": _reduce(np.min, False),
+    "ReduceMax": _reduce(_extreme(np.max, -1), False),
+    "ReduceMin": _reduce(_extreme(np.min, 1), False),
     "ReduceSumSquare": _reduce(lambda x, axis, keepdims: np.sum(x * x, axis=axis, keepdims=keepdims), True),
     "ReduceL2": _reduce(lambda x, axis, keepdims: np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims)), True),
     "ArgMax": _arg(np.argmax),

@@ -21,10 +21,12 @@ def attend(
     softcap: float,
     bias: ir.Value | None = None,
     seen: ir.Value | None = None,
+    sinks: ir.Value | None = None,
 ) -> ir.Value:
     """softmax(softcap(scale * q k^T) + bias, where seen) v for q [B, H, S, D], k and v [B, H / repeats, T, D].
 
-    scale None is one over the root of D. seen: bool, broadcasts against [B, H, S, T].
+    scale None is one over the root of D. seen: bool, broadcasts against [B, H, S, T]. sinks: [H], scores of a further
+    column without a value.
     """
     if repeats > 1:
         k, v = _repeated(place, k, repeats), _repeated(place, v, repeats)
@@ -38,7 +40,14 @@ def attend(
     if seen is not None:
         lowest = place.number_like(_LOWEST.get(q.dtype or ir.DataType.FLOAT, -3.4e38), q)
         scores = place.op("Where", seen, scores, lowest)
-    return place.op("MatMul", place.op("Softmax", scores, axis=-1), v)
+    if sinks is not None:
+        column = place.op("Reshape", sinks, place.ints(1, -1, 1, 1))
+        shape = place.op("Concat", place.extent(q, 0), place.ints(1), place.extent(q, 2), place.ints(1), axis=0)
+        scores = place.op("Concat", scores, place.op("Expand", column, shape), axis=-1)
+    weights = place.op("Softmax", scores, axis=-1)
+    if sinks is not None:
+        weights = place.cut(weights, place.ints(0), place.ints(-1))
+    return place.op("MatMul", weights, v)
 
 
 def _factor(place: Place, q: ir.Value, scale: float | None) -> ir.Value:
@@ -101,14 +110,13 @@ def group_query_attention(place: Place) -> None:
     """com.microsoft GroupQueryAttention with a cache that grows: query (or packed qkv), key?, value?, past_key,
     past_value, seqlens_k, total_sequence_length, cos_cache?, sin_cache?, position_ids?, attention_bias?, head_sink?.
 
-    seqlens_k is the number of tokens after the run, less one; the new ones sit at the end.
+    seqlens_k is the number of tokens after the run, less one; the new ones sit at the end. smooth_softmax is a sink of
+    score 0 in every head.
     """
     attrs = place.attrs
-    for index, what in ((9, "position_ids"), (11, "head_sink"), (12, "k_scale")):
+    for index, what in ((9, "position_ids"), (12, "k_scale")):
         if place.input(index) is not None:
             place.refuse(f"{what} is not supported")
-    if attrs.get("smooth_softmax", 0) == 1:
-        place.refuse("smooth_softmax is not supported")
     heads, groups = attrs["num_heads"], attrs["kv_num_heads"]
     q, k, v = _separate(place, heads, groups)
     rows = place.op("Squeeze", place.extent(q, 2))
@@ -122,6 +130,9 @@ def group_query_attention(place: Place) -> None:
     k = place.op("Concat", place.required(3), k, axis=2)
     v = place.op("Concat", place.required(4), v, axis=2)
     q.type = place.required(0).type
+    sinks = place.input(11)
+    if sinks is None and attrs.get("smooth_softmax", 0) == 1:
+        sinks = place.numbers_like([0.0] * heads, q)
     slots = place.op("Range", place.whole(0), place.op("Squeeze", place.extent(k, 2)), place.whole(1))
     seen = _visible(place, positions, slots, attrs.get("local_window_size", -1))
     result = attend(
@@ -134,6 +145,7 @@ def group_query_attention(place: Place) -> None:
         softcap=attrs.get("softcap", 0.0),
         bias=place.input(10),
         seen=seen,
+        sinks=sinks,
     )
     place.replace(place.merged(result), k, v)
 

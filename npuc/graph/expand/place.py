@@ -73,8 +73,12 @@ class Place:
 
     def number_like(self, number: float, like: ir.Value) -> ir.Value:
         """A constant of the float type of another value."""
+        return self.numbers_like(number, like)
+
+    def numbers_like(self, numbers: float | Sequence[float], like: ir.Value) -> ir.Value:
+        """A constant number or vector of the float type of another value."""
         dtype = (like.dtype or ir.DataType.FLOAT).numpy()
-        return self._constant(np.array(number).astype(dtype))
+        return self._constant(np.array(numbers).astype(dtype))
 
     def _constant(self, array: np.ndarray) -> ir.Value:
         return self.initializer(ir.Tensor(array), f"{self.node.name}~constant")

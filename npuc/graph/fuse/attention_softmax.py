@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from npuc.graph.fuse.attention import AttentionSite, rewrite_attention
+from npuc.graph.fuse.columns import drops_last_column, read_sinks, read_slopes
 from npuc.graph.fuse.mask import Visibility, additive, boolean, mask_region, negated
 from npuc.graph.fuse.region import is_float_cast
 from npuc.graph.fuse.rule import Rewrite, Scope
@@ -17,23 +18,31 @@ from npuc.graph.recognise.classify import MASKED_BELOW
 
 @dataclass
 class _Scores:
-    """What happens between q x k and softmax, read backwards. scale multiplies q x k; softcap 0 is none."""
+    """What happens between q x k and softmax, read backwards. scale multiplies q x k; softcap 0 is none. slopes, sinks:
+    one a head, empty for none."""
 
     scale: float = 1.0
     softcap: float = 0.0
     masks: list[Visibility] = field(default_factory=list)
+    slopes: tuple[float, ...] = ()
+    sinks: tuple[float, ...] = ()
     nodes: list[ir.Node] = field(default_factory=list)
 
 
 class SoftmaxAttentionRule:
-    """MatMul > (scale, soft-cap, mask) > Softmax > (NaN guard) > MatMul becomes npuc.Attention."""
+    """MatMul > (scale, soft-cap, bias, mask, sink) > Softmax > (NaN guard) > MatMul becomes npuc.Attention."""
 
     name = "attention (MatMul, Softmax, MatMul)"
     anchors = ("Softmax",)
 
     def match(self, node: ir.Node, scope: Scope) -> Rewrite | str | None:
-        closing, scores = _closing_product(node), _Scores()
-        opening = _read_scores(node.inputs[0], scores, scope)
+        scores = _Scores()
+        before = read_sinks(node.inputs[0])
+        if isinstance(before, str):
+            return before
+        scores.sinks, first = before
+        closing = _closing_product(node, bool(scores.sinks))
+        opening = _read_scores(first, scores, scope)
         if isinstance(opening, str):
             return opening
         if closing is None or any(value is None or value.const_value is not None for value in opening.inputs):
@@ -49,19 +58,23 @@ class SoftmaxAttentionRule:
         heads = int(np.prod(dims(opening.outputs[0])[:-2]))
         nodes = (opening, *reversed(scores.nodes), node, closing)
         site = AttentionSite(
-            query, key, value, closing.outputs[0], heads, scores.scale, scores.softcap, visibility, nodes
-        )
+            query, key, value, closing.outputs[0], heads, scores.scale, scores.softcap, visibility, nodes, scores.slopes,
+            scores.sinks,
+        )  # fmt: skip
         return rewrite_attention(site, scope)
 
 
-def _closing_product(softmax: ir.Node) -> ir.Node | None:
-    """The MatMul whose first input is the probabilities, behind casts, reshapes and NaN guards."""
+def _closing_product(softmax: ir.Node, has_sinks: bool) -> ir.Node | None:
+    """The MatMul whose first input is the probabilities, behind casts, reshapes and NaN guards; those of sinks cut off."""
     queue = [softmax.outputs[0]]
+    if has_sinks:
+        queue = [use.node.outputs[0] for use in queue[0].uses() if drops_last_column(use.node)]
     seen = set(queue)
+    plane = dims(queue[0])[-2:] if queue else ()
     while queue:
         value = queue.pop(0)
         for use in value.uses():
-            if is_op(use.node, "MatMul") and use.idx == 0 and dims(value)[-2:] == dims(softmax.outputs[0])[-2:]:
+            if is_op(use.node, "MatMul") and use.idx == 0 and dims(value)[-2:] == plane:
                 other = use.node.inputs[1]
                 return use.node if other is not None and other.const_value is None else None
             hands_on = is_float_cast(use.node) or is_op(use.node, "Reshape") or _is_nan_guard(use.node)
@@ -132,6 +145,12 @@ def _masked(node: ir.Node, scores: _Scores, scope: Scope) -> ir.Value | str:
         return f"{label(node)} adds a mask before the scores are capped"
     reason = "nothing is a mask"
     for mask, data in ((node.inputs[1], node.inputs[0]), (node.inputs[0], node.inputs[1])):
+        slopes = read_slopes(mask)
+        if slopes is not None and data is not None:
+            if scores.slopes:
+                return f"{label(node)} adds a second position bias"
+            scores.slopes = tuple(slope * scores.scale for slope in slopes)
+            return data
         if mask is not None and data is not None and mask_region(mask, scope) is not None:
             seen = additive(mask, scope)
             if isinstance(seen, Visibility):

@@ -31,8 +31,12 @@ class Visibility:
         return Visibility(self.causal or other.causal, min(windows, default=0))
 
 
-def step_mask(n_past: int, rows: int, capacity: int, causal: bool, window: int) -> np.ndarray:
-    """npuc.StepMask: bool [1, 1, rows, capacity + rows]."""
+def step_mask(n_past: int, rows: int, capacity: int, causal: bool, window: int, whole: bool = False) -> np.ndarray:
+    """npuc.StepMask: bool [1, 1, rows, capacity + rows]; whole: [1, 1, rows, capacity], new rows in their slots."""
+    if whole:
+        position, slot = n_past + np.arange(rows)[:, None], np.arange(capacity)[None, :]
+        seen = slot <= position if causal else np.broadcast_to(slot < n_past + rows, (rows, capacity))
+        return (seen & (slot > position - window) if window else seen)[None, None]
     row, slot, new = np.arange(rows)[:, None], np.arange(capacity)[None, :], np.arange(rows)[None, :]
     past = np.broadcast_to(slot < n_past, (rows, capacity))
     fresh = (new <= row) if causal else np.ones((rows, rows), bool)
@@ -101,17 +105,22 @@ def _visibility(value: ir.Value, scope: Scope, read: _Read) -> Visibility | str:
 def _contradiction(region: Region, specs: list[dict[str, int]], whole: Visibility, read: _Read) -> str | None:
     """A step at which the mask shows something else than the masks it is made of, as a message."""
     name, rows, capacity = region.result.name, specs[0]["rows"], specs[0]["capacity"]
-    for n_past in sorted({capacity, capacity // 2, min(capacity, 3), 0}):
-        feeds = [step_mask(n_past, rows, capacity, bool(spec["causal"]), spec["window"]) for spec in specs]
+    is_whole = bool(specs[0].get("whole", 0))
+    most = max(capacity - rows, 0) if is_whole else capacity
+    for n_past in sorted({most, most // 2, min(most, 3), 0}):
+        feeds = [
+            step_mask(n_past, rows, capacity, bool(spec["causal"]), spec["window"], bool(spec.get("whole", 0)))
+            for spec in specs
+        ]
         try:
             seen = read(region.run(feeds))
         except EvaluationError as error:
             return f"mask {name!r} cannot be evaluated: {error}"
         if seen is None:
             return f"{name!r} has values that are neither visible nor hidden"
-        expected = step_mask(n_past, rows, capacity, whole.causal, whole.window)[0, 0]
+        expected = step_mask(n_past, rows, capacity, whole.causal, whole.window, is_whole)[0, 0]
         if seen.shape[-1] != expected.shape[-1]:
-            return f"mask {name!r} has the shape {list(seen.shape)}; there are {capacity + rows} slots"
+            return f"mask {name!r} has the shape {list(seen.shape)}; there are {expected.shape[-1]} slots"
         if not all(
             np.array_equal(np.broadcast_to(plane, expected.shape), expected)
             for plane in seen.reshape(-1, *seen.shape[-2:])

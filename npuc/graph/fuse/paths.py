@@ -11,14 +11,15 @@ import onnx_ir as ir
 from npuc.graph.evaluate import EvaluationError
 from npuc.graph.fuse.region import FLOATS, Region, is_float_cast
 from npuc.graph.fuse.rule import Scope
-from npuc.graph.nodes import attributes, dims, is_op, label, producer, scalar
+from npuc.graph.nodes import DOMAIN, attributes, dims, is_op, label, producer, scalar
 
 _MOVES = ("Reshape", "Transpose", "Expand", "Slice", "Squeeze", "Unsqueeze", "Tile", "Identity", "Gather", "Concat")
 
 
 @dataclass(frozen=True)
 class Cache:
-    """Rows of a cache as attention sees them. joined: the Concat of past and new [1, G, N + C, D]."""
+    """Rows of a cache as attention sees them. joined: the Concat of past and new [1, G, N + C, D], or past [1, G, N, D]
+    with the new rows written into it."""
 
     past: ir.Value
     new: ir.Value
@@ -85,6 +86,9 @@ def find_cache(value: ir.Value) -> tuple[Cache, list[Step]] | str:
     steps = chain(value)
     for position in range(len(steps) + 1):
         joined = value if position == 0 else steps[position - 1].source
+        write = producer(joined, "WriteRows", domain=DOMAIN)
+        if write is not None and write.inputs[0] is not None and write.inputs[1] is not None:
+            return Cache(write.inputs[0], write.inputs[1], joined), steps[:position]
         concat = producer(joined, "Concat")
         if concat is None or len(concat.inputs) != 2:
             continue
@@ -142,12 +146,13 @@ def find_query(value: ir.Value, heads: int, rows: int, size: int, scope: Scope) 
         if int(np.prod(dims(step.source))) != count:
             break
         region = Region(tuple(s.node for s in reversed(steps)), (step.source,), value)
-        if scope.proofs.once(("query", region.signature()), partial(_keeps_order, list(steps))):
+        if scope.proofs.once(("query", region.signature()), partial(keeps_order, list(steps))):
             best, factor = step.source, product(steps)
     return best, factor
 
 
-def _keeps_order(steps: list[Step]) -> bool:
+def keeps_order(steps: list[Step]) -> bool:
+    """Whether a chain of moves leaves the elements in their order."""
     shape = dims(steps[-1].source)
     elements = np.arange(int(np.prod(shape)), dtype=np.int32)
     return bool(np.array_equal(follow(steps, elements.reshape(shape)).reshape(-1), elements))

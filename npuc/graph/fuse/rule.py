@@ -28,12 +28,14 @@ class Proofs:
 
 @dataclass
 class Scope:
-    """What a rule sees of the graph it works on. order: of the nodes when the rule started; rows: of a run."""
+    """What a rule sees of the graph it works on. order: of the nodes when the rule started; rows: of a run; capacity: slots of the
+    past."""
 
     graph: ir.Graph
     rows: int
     proofs: Proofs
     n_past: ir.Value | None = None
+    capacity: int = 0
     order: dict[ir.Node, int] = field(default_factory=dict)
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from npuc.graph.expand.place import Place
-from npuc.graph.nodes import is_op
+from npuc.graph.nodes import producer
+from npuc.graph.quantised.activations import dequantize_value
 from npuc.graph.quantised.affine import Affine, blocks
 from npuc.graph.quantised.codes import PACKED_BITS, Codes, PackedCodes, PlainCodes, bytes_of, unpacked
 from npuc.graph.quantised.weights import Stored, Weights, dims
@@ -105,27 +106,25 @@ def gather_block_quantized(place: Place, weights: Weights) -> None:
 def dequantize_linear(place: Place, weights: Weights) -> None:
     """DequantizeLinear of a constant: one scale for a tensor, for each channel of `axis`, or for each block of it.
 
-    That of rows gathered from a constant with one scale is a Gather of the dequantised table. Others stay.
+    That of rows gathered from a constant with one scale is a Gather of the dequantised table.
     """
     scales, zeros = weights.known.tensor(place.input(1)), weights.known.tensor(place.input(2))
-    source, gather = place.required(0), place.required(0).producer()
-    data = weights.known.tensor(source)
-    gathers = data is None and gather is not None and is_op(gather, "Gather")
-    if gathers and gather is not None and gather.inputs[0] is not None:
-        source = gather.inputs[0]
-        data = weights.known.tensor(source)
-    if data is None or scales is None or (zeros is None and place.input(2) is not None):
+    if scales is None or (zeros is None and place.input(2) is not None):
+        dequantize_value(place, weights)
         return
-    count = math.prod(dims(scales))
-    if gathers and count != 1:
+    source = place.required(0)
+    rows = producer(source, "Gather") if weights.known.tensor(source) is None and math.prod(dims(scales)) == 1 else None
+    table = source if rows is None else rows.inputs[0]
+    data = weights.known.tensor(table)
+    if data is None or table is None:
+        dequantize_value(place, weights)
         return
-    weight, kind = _linear(place, data, scales, zeros)
+    stored, kind = _linear(place, data, scales, zeros)
     scheme = f"{data.dtype.name.lower()} {kind}{'' if zeros is None else ', zero points'} (DequantizeLinear)"
-    table = weights.constant(place, source, (data, scales, zeros), scheme, weight)
-    if gathers and gather is not None:
-        place.replace(place.op("Gather", table, gather.inputs[1], axis=gather.attributes.get_int("axis", 0)))
-    else:
-        place.replace(table)
+    numbers = weights.constant(place, table, (data, scales, zeros), scheme, stored)
+    if rows is not None:
+        numbers = place.op("Gather", numbers, rows.inputs[1], axis=rows.attributes.get_int("axis", 0))
+    place.replace(numbers)
 
 
 def _linear(

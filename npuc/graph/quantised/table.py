@@ -10,23 +10,43 @@ from npuc.graph.clean import remove_dead
 from npuc.graph.edit import Names
 from npuc.graph.expand.place import Place
 from npuc.graph.infer import Inference
-from npuc.graph.quantised import operators
+from npuc.graph.quantised import activations, operators
 from npuc.graph.quantised.known import Known
 from npuc.graph.quantised.weights import Weights
 
+ORT = "com.microsoft"
+
 READERS: dict[tuple[str, str], Callable[[Place, Weights], None]] = {
-    ("com.microsoft", "MatMulNBits"): operators.matmul_n_bits,
-    ("com.microsoft", "GatherBlockQuantized"): operators.gather_block_quantized,
+    (ORT, "MatMulNBits"): operators.matmul_n_bits,
+    (ORT, "GatherBlockQuantized"): operators.gather_block_quantized,
     ("", "DequantizeLinear"): operators.dequantize_linear,
+    ("", "QuantizeLinear"): activations.quantize_value,
+    ("", "DynamicQuantizeLinear"): activations.refuse_scale_of_a_run,
+    (ORT, "DynamicQuantizeMatMul"): activations.refuse_scale_of_a_run,
+    ("", "MatMulInteger"): activations.refuse_integers,
+    ("", "ConvInteger"): activations.refuse_integers,
+    ("", "QLinearMatMul"): activations.refuse_integers,
+    ("", "QLinearConv"): activations.refuse_integers,
+    (ORT, "MatMulIntegerToFloat"): activations.refuse_integers,
+    (ORT, "MatMulInteger16"): activations.refuse_integers,
+    (ORT, "QAttention"): activations.refuse_integers,
 }
+
+_SAME_AS_STANDARD = ("DequantizeLinear", "QuantizeLinear")
+"""onnxruntime had types first that operator set 21 has, too; the formula and the attribute `axis` are the same."""
 
 
 def dequantise(model: ir.Model, inference: Inference) -> list[str]:
     """Gives every node that reads a quantised weight the dequantised one, in place; lines for the report.
 
+    Rounding of values of the run to codes is written out in arithmetic.
+
     No number is computed here: the new constants compute theirs each time that they are read. Raises ModelRefused for a
     form that is not known.
     """
+    for node in model.graph:
+        if node.domain == ORT and node.op_type in _SAME_AS_STANDARD:
+            node.domain = ""
     names, weights = Names(model.graph), Weights(Known(inference))
     found = [node for node in model.graph if (node.domain, node.op_type) in READERS]
     for node in found:

@@ -41,12 +41,13 @@ class Stored:
 @dataclass
 class Weights:
     """made: the constants so far, by operands and form. schemes: their number, by how the file stores them. levels: the
-    number of nodes that allow narrow activations, by accuracy_level."""
+    number of nodes that allow narrow activations, by accuracy_level. rounded: values of the run that become codes."""
 
     known: Known
     made: dict[Hashable, ir.Value] = field(default_factory=dict)
     schemes: Counter[str] = field(default_factory=Counter)
     levels: Counter[int] = field(default_factory=Counter)
+    rounded: int = 0
 
     def tensor(self, place: Place, index: int, what: str) -> ir.TensorProtocol | None:
         """The constant operand at an index, None where it is left out. Raises ModelRefused if it is no constant."""
@@ -87,6 +88,8 @@ class Weights:
             f"accuracy_level {level} of {count} MatMulNBits is not imitated: their activations stay floats"
             for level, count in sorted(self.levels.items())
         ]
+        if self.rounded:
+            lines.append(f"{self.rounded} values of the run rounded to codes, in float32")
         return lines
 
 

@@ -14,11 +14,13 @@ from npuc.graph.dims import InputDims
 from npuc.graph.evaluate import OutOfTable
 from npuc.graph.infer import Inference
 from npuc.graph.nodes import label
+from npuc.graph.recognise.bias import Bias
 from npuc.graph.recognise.classify import Constant, Mask, Meaning, Table, Unrecognised, classify
-from npuc.graph.recognise.probe import Point, Prober
+from npuc.graph.recognise.probe import Columns, Point, Prober
 from npuc.graph.recognise.stepset import Frontier, step_frontier
 from npuc.graph.roles import Role
 from npuc.graph.sizes import Bound, Sizes
+from npuc.graph.state_class import StateClass
 
 _SMALL = ((0, 3), (7, 3), (5, 4), (6, 1), (0, 1))
 """(n_past, rows) of the small probes. Sums and differences are distinct, so that no extent can be taken for another."""
@@ -26,10 +28,12 @@ _SMALL = ((0, 3), (7, 3), (5, 4), (6, 1), (0, 1))
 
 @dataclass(frozen=True)
 class StepValues:
-    """The frontier of a model and what each value of it means. prober: evaluates the constants for an entry's rows."""
+    """The frontier of a model and what each value of it means. prober: evaluates the constants for an entry's rows.
+    layouts: columns that masks may have."""
 
     frontier: tuple[Frontier, ...]
     prober: Prober
+    layouts: tuple[Columns, ...] = (Columns(),)
 
     def meanings(self, sizes: Sizes, limit: int | None, report: list[str]) -> dict[str, Meaning]:
         """Meaning of each frontier value by name, proven on small probes and the real sizes.
@@ -37,13 +41,14 @@ class StepValues:
         limit: positions that the model's tables have. Raises ModelRefused naming each value that fits no class.
         """
         rows = sizes.capacity + sizes.chunk
-        points = _points(sizes, self.prober.fixed_rows, limit)
+        points = self.points(sizes, limit)
         result: dict[str, Meaning] = {}
         problems = Problems()
         for item in self.frontier:
             value = item.value
             try:
-                result[value.name or ""] = classify(partial(self.prober.evaluate, value), points, rows, limit or rows)
+                evaluate = partial(self.prober.evaluate, value)
+                result[value.name or ""] = classify(evaluate, points, rows, limit or rows, self.layouts)
             except Unrecognised as reason:
                 readers = ", ".join(label(node) for node, _ in item.uses[:2])
                 problems.add(
@@ -53,6 +58,10 @@ class StepValues:
         problems.refuse()
         report.extend(_lines(result))
         return result
+
+    def points(self, sizes: Sizes, limit: int | None) -> list[Point]:
+        """Small probes first, then the real sizes. limit: positions that there are at most."""
+        return _points(sizes, self.prober.fixed_rows, limit)
 
     def position_bound(self, wanted: int) -> Bound | None:
         """The number of positions that the model's tables have, if that is less than `wanted`."""
@@ -81,11 +90,14 @@ class StepValues:
         return None
 
 
-def step_values(dims: InputDims, inference: Inference) -> StepValues:
-    """The frontier of a pure, normalised language model."""
-    contents = {name for name, role in dims.roles.inputs.items() if role in (Role.MASK, Role.POSITIONS)}
+def step_values(dims: InputDims, inference: Inference, classes: Sequence[StateClass]) -> StepValues:
+    """The frontier of a pure, normalised language model. classes: of its states."""
+    known = (Role.MASK, Role.POSITIONS, Role.COUNT)
+    contents = {name for name, role in dims.roles.inputs.items() if role in known}
+    limits = dict.fromkeys((c.kept, c.slots) for c in classes if c.kind == "append")
     prober = Prober(dims.graph, dims.roles, dims.shapes, inference, dims.fixed_rows)
-    return StepValues(tuple(step_frontier(dims.graph, contents)), prober)
+    layouts = tuple(Columns(*limit) for limit in {(None, None): None} | limits)
+    return StepValues(tuple(step_frontier(dims.graph, contents)), prober, layouts)
 
 
 def _points(sizes: Sizes, fixed_rows: int | None, limit: int | None) -> list[Point]:
@@ -107,6 +119,8 @@ def _lines(meanings: dict[str, Meaning]) -> list[str]:
             case Mask(causal=causal, window=window, padding=padding):
                 kind = f"causal, window {window}" if window else "causal" if causal else "every column visible"
                 lines.append(f"{name}: mask, {kind}{'' if padding else ', does not look at padding'}")
+            case Bias(slopes=slopes):
+                lines.append(f"{name}: a bias of the position, {slopes.size} slopes")
             case Constant():
                 lines.append(f"{name}: the same for every step")
     return lines

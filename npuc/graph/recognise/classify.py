@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npuc.graph.recognise.probe import Point
+from npuc.graph.recognise.bias import Bias, find_bias
+from npuc.graph.recognise.probe import Columns, Point
 
 Evaluate = Callable[[Point], np.ndarray]
 
@@ -36,7 +37,7 @@ class Mask:
 
     rank: of the value. rows: whether it has an axis of rows (else one row serves all). causal: row i sees the past and
     the new rows up to i; without it every column is visible. window: columns a row sees, itself included, 0 for all.
-    padding: whether a zero in the attention mask hides its column.
+    padding: whether a zero in the attention mask hides its column. columns: the slots that have one.
     """
 
     rank: int
@@ -46,26 +47,42 @@ class Mask:
     visible: np.generic
     hidden: np.generic
     padding: bool
+    columns: Columns = Columns()
 
 
-Meaning = Constant | Table | Mask
+Meaning = Constant | Table | Mask | Bias
 
 
 class Unrecognised(Exception):
     """No class fits; the message says why the nearest one does not."""
 
 
-def classify(evaluate: Evaluate, points: Sequence[Point], table_rows: int, limit: int) -> Meaning:
+def classify(
+    evaluate: Evaluate,
+    points: Sequence[Point],
+    table_rows: int,
+    limit: int,
+    layouts: Sequence[Columns] = (Columns(),),
+) -> Meaning:
     """The meaning of a step-only value.
 
     points: small probes first, then the real sizes. table_rows: rows that a position table must have. limit: positions
-    that the model can be asked for; rows of a table beyond it repeat the last one. Raises Unrecognised.
+    that the model can be asked for; rows of a table beyond it repeat the last one. layouts: columns that a mask may
+    have. Raises Unrecognised.
     """
     results = [(point, evaluate(point)) for point in points]
     if _same_for_equal_rows(results):
         return Constant()
-    if all(result.ndim and result.shape[-1] == point.total for point, result in results):
-        return _mask(results, evaluate)
+    for columns in layouts:
+        if all(result.ndim and result.shape[-1] == len(columns.of(point)) for point, result in results):
+            try:
+                return _mask(results, evaluate, columns)
+            except Unrecognised:
+                bias = find_bias(results, columns)
+                if bias is not None:
+                    return bias
+                if columns.slots is None:
+                    raise  # else as many channels as slots may be a chance
     if _shapes_follow_rows_alone(results):
         return _table(results, evaluate, table_rows, limit)
     shapes = "; ".join(f"n_past {p.n_past}, rows {p.rows}: {list(r.shape)}" for p, r in results[:3])
@@ -99,6 +116,9 @@ def _table(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, table_ro
     fixed = len({point.rows for point, _ in results}) == 1
     step = results[0][0].rows if fixed else known
     pieces = [np.moveaxis(evaluate(Point(start, step)), axis, 0) for start in range(0, known - step + 1, step)]
+    rest = known % step
+    if rest and known > step:
+        pieces.append(np.moveaxis(evaluate(Point(known - step, step)), axis, 0)[-rest:])
     table = np.concatenate(pieces)
     if len(table) < table_rows:
         table = np.concatenate([table, np.repeat(table[-1:], table_rows - len(table), axis=0)])
@@ -111,26 +131,27 @@ def _table(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, table_ro
     return Table(axis, np.ascontiguousarray(table))
 
 
-def visible_columns(point: Point, causal: bool, window: int) -> np.ndarray:
-    """bool [rows, n_past + rows]: what a row may see."""
+def visible_columns(point: Point, causal: bool, window: int, columns: Columns) -> np.ndarray:
+    """bool [rows, columns]: what a row may see."""
     row = point.n_past + np.arange(point.rows)[:, None]
-    column = np.arange(point.total)[None, :]
-    seen = (column <= row) if causal else np.ones((point.rows, point.total), bool)
+    column = columns.of(point)[None, :]
+    seen = (column <= row) if causal else np.broadcast_to(column < point.total, (point.rows, column.size))
     return seen & (column > row - window) if window else seen
 
 
-def _mask(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate) -> Mask:
+def _mask(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, columns: Columns) -> Mask:
     rank = results[0][1].ndim
     has_rows = rank > 1 and all(result.shape[-2] == point.rows for point, result in results)
     planes = [(point, _plane(result, point.rows, has_rows)) for point, result in results]
     padded = _padded_plane(results, evaluate, has_rows)
-    visible, hidden = _two_values([plane for _, plane in planes], padded[1])
+    first = planes[0][0]
+    own = int(np.flatnonzero(columns.of(first) == first.total - 1)[0])
+    visible, hidden = _two_values(planes[0][1][-1, own], [plane for _, plane in planes], padded[1])
     patterns = [(point, plane == visible) for point, plane in planes]
-    causal, window = _pattern(patterns)
+    causal, window = _pattern(patterns, columns)
     point, plane = padded
-    expected = visible_columns(point, causal, window)
-    expected[:, list(point.hidden)] = False
-    return Mask(rank, has_rows, causal, window, visible, hidden, _equal(plane == visible, expected))
+    expected = visible_columns(point, causal, window, columns) & ~np.isin(columns.of(point), point.hidden)
+    return Mask(rank, has_rows, causal, window, visible, hidden, _equal(plane == visible, expected), columns)
 
 
 def _plane(result: np.ndarray, rows: int, has_rows: bool) -> np.ndarray:
@@ -138,8 +159,8 @@ def _plane(result: np.ndarray, rows: int, has_rows: bool) -> np.ndarray:
     flat = result.reshape(-1, rows if has_rows else 1, result.shape[-1])
     if not all(_equal(flat[0], plane) for plane in flat[1:]):
         raise Unrecognised(
-            "it has a column per token, but differs from head to head (a position bias such as ALiBi is "
-            "supported by no rule)"
+            "it has a column per token, but differs from head to head, and is no number per head times the distance "
+            "(the position bias ALiBi)"
         )
     return np.broadcast_to(flat[0], (rows, result.shape[-1]))
 
@@ -153,9 +174,10 @@ def _padded_plane(
     return point, _plane(evaluate(point), rows, has_rows)
 
 
-def _two_values(planes: list[np.ndarray], padded: np.ndarray) -> tuple[np.generic, np.generic]:
-    """The value of a visible and of a hidden column. A row sees itself, so the last element of a plane is visible."""
-    visible = planes[0][-1, -1]
+def _two_values(
+    visible: np.generic, planes: list[np.ndarray], padded: np.ndarray
+) -> tuple[np.generic, np.generic]:
+    """The value of a visible and of a hidden column. visible: of a row's own column, which it always sees."""
     if planes[0].dtype == np.bool_:
         return visible, np.logical_not(visible)
     others = np.concatenate([plane[plane != visible] for plane in planes])
@@ -168,18 +190,18 @@ def _two_values(planes: list[np.ndarray], padded: np.ndarray) -> tuple[np.generi
     if visible == 0 and bool((others <= MASKED_BELOW).all()):
         return visible, others.min()
     raise Unrecognised(
-        "it has a column per token and more than two different values: no mask of visible and hidden "
-        "columns (a position bias such as ALiBi is supported by no rule)"
+        "it has a column per token and more than two different values: no mask of visible and hidden columns, and no "
+        "number per head times the distance (the position bias ALiBi)"
     )
 
 
-def _pattern(patterns: list[tuple[Point, np.ndarray]]) -> tuple[bool, int]:
+def _pattern(patterns: list[tuple[Point, np.ndarray]], columns: Columns) -> tuple[bool, int]:
     """(causal, window) that explains every plane."""
     window = _window(patterns)
     for causal, size in ((True, 0), (True, window), (False, 0)):
-        if all(_equal(seen, visible_columns(point, causal, size)) for point, seen in patterns):
+        if all(_equal(seen, visible_columns(point, causal, size, columns)) for point, seen in patterns):
             return causal, size
-    point, seen = next((p, s) for p, s in patterns if not _equal(s, visible_columns(p, True, window)))
+    point, seen = next((p, s) for p, s in patterns if not _equal(s, visible_columns(p, True, window, columns)))
     rows = "; ".join("".join("x" if cell else "." for cell in row[-24:]) for row in seen[:4])
     raise Unrecognised(
         f"it has a column per token, but is neither causal nor a sliding window (tried {window}) with "

@@ -29,6 +29,22 @@ class Point:
         return self.n_past + self.rows
 
 
+@dataclass(frozen=True)
+class Columns:
+    """Which slots have a column in a mask: the past tokens and the new ones; of the past only the last `kept`, where
+    the caches drop older ones; or all `slots` of caches of a fixed size."""
+
+    kept: int | None = None
+    slots: int | None = None
+
+    def of(self, point: Point) -> np.ndarray:
+        """Slot of each column, ascending."""
+        if self.slots is not None:
+            return np.arange(self.slots)
+        first = 0 if self.kept is None else max(0, point.n_past - self.kept)
+        return np.arange(first, point.total)
+
+
 class Prober:
     """Evaluates values of one graph. shapes: (n_past, rows) -> shapes of all graph inputs. fixed_rows: rows a run that
     the graph insists on, or None."""
@@ -66,9 +82,12 @@ class Prober:
         if role is Role.MASK:
             content = np.ones([d or 1 for d in fact.shape], fact.dtype.numpy())
             content[..., list(point.hidden)] = 0
+            content[..., point.total :] = 0
         elif role is Role.POSITIONS:
             positions = np.arange(point.n_past, point.total).astype(fact.dtype.numpy())
             content = np.broadcast_to(positions, [d or 1 for d in fact.shape])
+        elif role is Role.COUNT:
+            content = np.full([d or 1 for d in fact.shape], point.n_past, fact.dtype.numpy())
         else:
             return fact
         return Fact(fact.dtype, content.shape, ir.Tensor(content))

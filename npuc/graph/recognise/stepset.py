@@ -11,6 +11,10 @@ import onnx_ir as ir
 from npuc.graph.nodes import SHAPE_OPERANDS
 
 
+_STEP_OPERANDS = {"WriteRows": (2,)}
+"""Inputs of npuc's operators that are n_past, which is proven where they are made."""
+
+
 @dataclass(frozen=True)
 class Frontier:
     """A step-only value that others read as data. uses: (node, input index) of these readers, in graph order."""
@@ -32,7 +36,7 @@ def step_frontier(graph: ir.Graph, step_inputs: Set[str]) -> list[Frontier]:
         if kind is not None:
             varying.update((output, kind) for output in node.outputs)
             continue
-        operands = SHAPE_OPERANDS.get(node.op_type, ()) if node.domain == "" else ()
+        operands = SHAPE_OPERANDS.get(node.op_type, ()) if node.domain == "" else _STEP_OPERANDS.get(node.op_type, ())
         for index, value in enumerate(node.inputs):
             if value is not None and varying.get(value, False) and index not in operands:
                 uses.setdefault(value, []).append((node, index))

@@ -2,31 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import onnx_ir as ir
 
 from npuc.lower import views
 from npuc.lower.context import Lowering, attribute, static_shape
 from npuc.tasks import Region
+from npurt.abi.dtypes import DType
 
 
 def attention(low: Lowering, node: ir.Node) -> None:
-    """npuc.Attention(q, k_new, v_new, k_past, v_past, n_past).
+    """npuc.Attention(q, k_new, v_new, k_past, v_past, n_past), with a slope and a sink per head where it has them.
 
     The output is laid out [C, H, D], so that the transposition and reshape that follow are views.
     """
     q, k_new, v_new, k_past, v_past = (_heads(low.region(v)) for v in node.inputs[:5])
     out = low.new(node.outputs[0], order=(0, 2, 1, 3))
+    arrays: list[Region | None] = [q, k_new, v_new, k_past, v_past, _heads(out)]
+    numbers = [attribute(node, name, ()) for name in ("slopes", "sinks")]
+    if any(map(len, numbers)):
+        arrays += [_of_heads(low, values) for values in numbers]
     low.call(
         "attention",
-        (q, k_new, v_new, k_past, v_past, _heads(out)),
+        arrays,
         node,
         scale=float(attribute(node, "scale", 1.0)),
         softcap=float(attribute(node, "softcap", 0.0)),
         window=int(attribute(node, "window", 0)),
     )
     low.at[node.outputs[0]] = out
+
+
+def _of_heads(low: Lowering, numbers: Sequence[float]) -> Region | None:
+    """A constant f32 [H], whatever the precision: it is added to scores, which are f32."""
+    if not len(numbers):
+        return None
+    array = np.array(numbers, "<f4")
+    return low.consts.region(f"{array.tobytes().hex()}.heads", DType.F32, array.shape, lambda: array)
 
 
 def rotary(low: Lowering, node: ir.Node) -> None:

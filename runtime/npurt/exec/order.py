@@ -29,7 +29,7 @@ def allowed_order(
         barriers.append((number, producers, consumers))
     tasks = _task_refs(tables, ranges)
     queues = [[task for task in tasks if task.queue is queue] for queue in priority]
-    return tuple(BarrierMachine(queues, _sync(tables, ranges), barriers).run())
+    return tuple(BarrierMachine(queues, read_sync(tables, ranges), barriers).run())
 
 
 def _task_refs(tables: Tables, ranges: Mapping[str, range]) -> list[TaskRef]:
@@ -47,7 +47,7 @@ def _task_refs(tables: Tables, ranges: Mapping[str, range]) -> list[TaskRef]:
     return refs
 
 
-def _sync(tables: Tables, ranges: Mapping[str, range]) -> list[Sync]:
+def read_sync(tables: Tables, ranges: Mapping[str, range]) -> list[Sync]:
     """The barriers of each task, in the order of `_task_refs`; equal masks are taken apart once."""
     known: dict[tuple[int, ...], tuple[int, ...]] = {}
 

@@ -18,15 +18,14 @@ from npurt.fast.ops import Amount, Call, Copy, Cut, Gather, Mma, Op, Predicate
 from npurt.fast.refs import Ref, through
 
 
-def alias(ops: Sequence[Op], constant: int) -> None:
+def alias(ops: Sequence[Op], cells: Cells) -> None:
     """Replaces operands in place."""
-    cells = Cells(ops, constant)
     writer = cells.track(-1, np.int32)
     for number, op in enumerate(ops):
         if isinstance(op, Mma | Call | Copy | Gather):
-            _redirect(op, ops, writer, constant)
+            _redirect(op, ops, writer, cells.constant)
         for access in op.writes:
-            writer.set(access.ref, number)
+            writer.mark(access, number)
 
 
 def _redirect(op: Op, ops: Sequence[Op], writer: Track, constant: int) -> None:
@@ -34,9 +33,14 @@ def _redirect(op: Op, ops: Sequence[Op], writer: Track, constant: int) -> None:
         ref = access.ref
         if ref.base == constant or not _replaceable(op, access.slot):
             continue
-        last = writer.only(ref)
+        last = writer.only(access)
         copy = ops[last] if last is not None and last >= 0 else None
-        if not isinstance(copy, Copy) or not _plain(copy) or copy.pred not in (None, op.pred) or ref.dtype is not copy.dst.dtype:
+        if (
+            not isinstance(copy, Copy)
+            or not _plain(copy)
+            or copy.pred not in (None, op.pred)
+            or ref.dtype is not copy.dst.dtype
+        ):
             continue
         cuts = isinstance(copy.valid, Amount)
         found = through(copy.dst, copy.src, ref, copy.row_dim if cuts else -1)
@@ -52,6 +56,7 @@ def _redirect(op: Op, ops: Sequence[Op], writer: Track, constant: int) -> None:
         op.put(access.slot, found.ref)
         if cut is not None and isinstance(op, Mma):
             op.cut = cut
+            op.changed()
             _drop_predicate(op, cut)
 
 
@@ -89,11 +94,12 @@ def _drop_predicate(op: Mma, cut: Cut) -> None:
     if op.pred == Predicate(cut.amount.step, -cut.amount.plus) and (not op.kn or op.adds):
         op.pred = None
         op.cut = replace(cut, edges=(cut.amount.most,))
+        op.changed()
 
 
 def _intact(source: Ref, cut: Cut | None, copied: int, ops: Sequence[Op], writer: Track) -> bool:
     """Whether nothing has written `source` since task `copied`."""
-    found = writer.get(source)
+    found = writer.at(source)
     late = found[found > copied]
     if not late.size:
         return True
@@ -106,13 +112,21 @@ def appends_beyond(op: Op, source: Ref, cut: Cut) -> bool:
     Both views must have rows of one length in buffers of one layout, [groups, rows, elements] or [rows, elements].
     """
     amount = cut.amount
-    if not isinstance(op, Copy) or op.dst_shift is None or op.dst_shift.step is not Step.N_PAST or amount.step is not Step.N_PAST:
+    if (
+        not isinstance(op, Copy)
+        or op.dst_shift is None
+        or op.dst_shift.step is not Step.N_PAST
+        or amount.step is not Step.N_PAST
+    ):
         return False
     target = op.dst
     pace = target.stride[op.row_dim]
     if pace <= 0 or source.stride[1] != pace or op.dst_shift.stride != pace:
         return False
-    inner = [(extent, step) for extent, step in zip(target.shape[op.row_dim + 1 :], target.stride[op.row_dim + 1 :], strict=True)]
+    inner = [
+        (extent, step)
+        for extent, step in zip(target.shape[op.row_dim + 1 :], target.stride[op.row_dim + 1 :], strict=True)
+    ]
     inner_end = sum((extent - 1) * step for extent, step in inner) + target.dtype.nbytes
     groups = {
         step for extent, step in zip(target.shape[: op.row_dim], target.stride[: op.row_dim], strict=True) if extent > 1
@@ -129,7 +143,10 @@ def appends_beyond(op: Op, source: Ref, cut: Cut) -> bool:
             return False
         rows = group // pace
         # a group's rows neither reach the next group in reading nor in writing
-        if first_read // rows * rows + rows < first_read + source.shape[1] or last_write - first_write // rows * rows > rows:
+        if (
+            first_read // rows * rows + rows < first_read + source.shape[1]
+            or last_write - first_write // rows * rows > rows
+        ):
             return False
         first_read, first_write = first_read % rows, first_write % rows
     return first_read + amount.plus <= first_write

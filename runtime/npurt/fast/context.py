@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -20,6 +21,11 @@ _EXPONENT = np.array(0x7F800000, np.int32)
 _SMALLEST = np.array((127 - 14) << 23, np.int32)  # exponent of 2^-14, below which the f16 grid is as wide as at it
 _ANCHOR = np.array((13 << 23) | 0x400000, np.int32)  # from 2^e to 1.5 * 2^(e + 13)
 _UP, _DOWN = np.array(2.0**112, np.float32), np.array(2.0**-112, np.float32)
+
+
+def into(function: Callable[..., Any], out: Array, *operands: Array) -> Call:
+    """A call of a ufunc that takes its output by keyword alone, as maximum and minimum do."""
+    return partial(function, *operands, out=out), ()
 
 
 class Pool:
@@ -53,7 +59,7 @@ class Context:
 
     def __init__(self, memory: Memory, grid: bool) -> None:
         self.memory, self.grid = memory, grid
-        self.pool = Pool()
+        self.pool, self.spare = Pool(), Pool()
         self.step = [0] * (max(Step) + 1)
         self.step_arrays = {field: np.zeros((), np.int32) for field in Step}
 
@@ -62,24 +68,31 @@ class Context:
             self.step[field] = value
             self.step_arrays[field][...] = value
 
-    def rounding(self, source: Array, target: Array, dtype: DType) -> list[Call]:
+    def round_now(self, source: Array, target: Array, dtype: DType) -> None:
+        """Does what the calls of `rounding` do. For shapes that are known in a run only: the blocks of `pool` are taken
+        by then."""
+        for function, arguments in self.rounding(source, target, dtype, self.spare):
+            function(*arguments)
+
+    def rounding(self, source: Array, target: Array, dtype: DType, pool: Pool | None = None) -> list[Call]:
         """Calls that put `source` into `target` (float32, may be the same array), on the grid of a type."""
+        pool = pool or self.pool
         if not self.grid or dtype not in (DType.F16, DType.BF16):
             return [] if target is source else [(np.copyto, (target, source))]
         if dtype is DType.BF16:
             return [(_round_bf16, (source, target))]
-        bits = self.pool.take(source.shape, np.int32)
+        bits = pool.take(source.shape, np.int32)
         anchor = bits.view(np.float32)
         calls: list[Call] = [
             (np.bitwise_and, (source.view(np.int32), _EXPONENT, bits)),
-            (np.maximum, (bits, _SMALLEST, bits)),
+            into(np.maximum, bits, bits, _SMALLEST),
             (np.add, (bits, _ANCHOR, bits)),
             (np.add, (source, anchor, target)),
             (np.subtract, (target, anchor, target)),
             (np.multiply, (target, _UP, target)),  # 2^16 and beyond become infinity
             (np.multiply, (target, _DOWN, target)),
         ]
-        self.pool.give(bits)
+        pool.give(bits)
         return calls
 
 

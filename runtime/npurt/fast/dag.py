@@ -14,7 +14,6 @@ from npurt.abi.dtypes import DType
 from npurt.shave.program import Instruction, Program
 from npurt.shave.rules import RULES
 
-
 VIEWS = (Op.RESHAPE, Op.TRANSPOSE, Op.SLICE, Op.COPY)
 """What shows an operand's own elements."""
 
@@ -96,14 +95,19 @@ def _fuse(nodes: list[Node]) -> list[Node]:
         uses = _use_counts(nodes)
         if node.op is Op.SUM and node.dtype is DType.F32 and node.axis == len(node.shape) - 1:
             square = nodes[node.operands[0]]
-            if square.op is Op.MUL and square.operands[0] == square.operands[1] and uses[node.operands[0]] == 1:
-                if nodes[square.operands[0]].shape == square.shape:
-                    nodes[number] = replace(node, op=Fused.SQUARES, operands=square.operands[:1])
+            twice = square.op is Op.MUL and square.operands[0] == square.operands[1] and uses[node.operands[0]] == 1
+            if twice and nodes[square.operands[0]].shape == square.shape:
+                nodes[number] = replace(node, op=Fused.SQUARES, operands=square.operands[:1])
         if node.op is not Op.MUL or node.dtype is not DType.F32:
             continue
         for x, other in (node.operands, node.operands[::-1]):
             factor = nodes[other]
-            if factor.op is Op.SIGMOID and factor.operands == (x,) and uses[other] == 1 and nodes[x].shape == node.shape:
+            if (
+                factor.op is Op.SIGMOID
+                and factor.operands == (x,)
+                and uses[other] == 1
+                and nodes[x].shape == node.shape
+            ):
                 nodes[number] = replace(node, op=Fused.SILU, operands=(x,))
                 break
             if factor.op is Op.RSQRT and uses[other] == 1 and x != other:

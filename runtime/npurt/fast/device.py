@@ -1,13 +1,13 @@
 """A device in fast mode: the protocol of `npurt.Device`, values within a tolerance of exact mode's.
 
-States live in the shadow of their memory, in float32, and are device types at the edges only: `state` and `set_state`
-convert. A bound buffer of f16 or bf16 keeps real bytes: it is read into the shadow before a run and written from it
+States live in the shadow of their memory, in float32, and are device types at the edges only: `state` and
+`set_state` convert. A bound buffer of f16 or bf16 keeps real bytes: it is read into the shadow before a run and written from it
 after, if the entry touches it. An entry that the prepared form cannot run goes to an exact device, and `notes` says why.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -28,21 +28,25 @@ _BOUND_BY_CALLER = (BaseKind.INPUT, BaseKind.OUTPUT, BaseKind.STATE)
 DEFAULTS = LinkOptions()
 
 
-def open_device(image: Image, mode: str, options: LinkOptions = DEFAULTS) -> Device | FastDevice:
-    """A device of an image. mode: "exact" or "fast"."""
+def open_device(
+    image: Image, mode: str, options: LinkOptions = DEFAULTS, warn: Callable[[str], None] | None = None
+) -> Device | FastDevice:
+    """A device of an image. mode: "exact" or "fast". warn: as for `FastDevice`. Errors: DeviceError for another mode."""
     if mode not in ("exact", "fast"):
         raise DeviceError(f"no mode {mode!r}: there are exact and fast")
-    return FastDevice(image, options) if mode == "fast" else Device(image)
+    return FastDevice(image, options, warn) if mode == "fast" else Device(image)
 
 
 class FastDevice:
     """Memory and linked entries of one image. Not to be used by two threads at once.
 
-    notes: entries that run in exact mode, with the reason.
+    warn: is told once of each entry that runs in exact mode, and why; `notes` has the same lines.
     """
 
-    def __init__(self, image: Image, options: LinkOptions = DEFAULTS) -> None:
-        self.image, self.options = image, options
+    def __init__(
+        self, image: Image, options: LinkOptions = DEFAULTS, warn: Callable[[str], None] | None = None
+    ) -> None:
+        self.image, self.options, self._warn = image, options, warn
         self.notes: list[str] = []
         bases = image.tables.bases
         self._kinds = [int(kind) for kind in bases["kind"]]
@@ -108,7 +112,9 @@ class FastDevice:
         size = int(self.image.tables.bases["size"][row])
         offset = self.image.relocations[row].offset
         if not buffer.flags.c_contiguous or buffer.nbytes != size + offset:
-            raise DeviceError(f"{symbol}: a C-contiguous buffer of {size + offset} bytes is due, {buffer.nbytes} were given")
+            raise DeviceError(
+                f"{symbol}: a C-contiguous buffer of {size + offset} bytes is due, {buffer.nbytes} were given"
+            )
         if not buffer.flags.writeable and self._kinds[row] != BaseKind.INPUT:
             raise DeviceError(f"{symbol}: the buffer is read-only and the device writes it")
         self._memory.put(row, buffer.reshape(-1).view(np.uint8)[offset:])
@@ -172,6 +178,8 @@ class FastDevice:
             except LinkError as error:
                 self._linked[entry.name] = None
                 self.notes.append(f"entry {entry.name} runs in exact mode: {error}")
+                if self._warn is not None:
+                    self._warn(self.notes[-1])
         return self._linked[entry.name]
 
     def _run_exact(self, entry: Entry, step: dict[Step, int], hooks: Sequence[Hook]) -> None:
@@ -193,7 +201,9 @@ class FastDevice:
     def _find_homes(self) -> dict[int, Ref]:
         """Of each input, output and state all of it, on the plane of its element type."""
         homes = {}
-        described: list[tuple[str, Port | State]] = [(f"state.{state.id}", state) for state in self.image.metadata.states]
+        described: list[tuple[str, Port | State]] = [
+            (f"state.{state.id}", state) for state in self.image.metadata.states
+        ]
         for entry in self.image.metadata.entries:
             described += [(f"{entry.name}.in.{port.name}", port) for port in entry.inputs]
             described += [(f"{entry.name}.out.{port.name}", port) for port in entry.outputs]
@@ -211,8 +221,7 @@ class FastDevice:
         view = self._memory.view(home).reshape(what.shape)
         if values.dtype == np.float32:
             with np.errstate(all="ignore"):
-                for function, arguments in self._context.rounding(values, view, what.dtype):
-                    function(*arguments)
+                self._context.round_now(values, view, what.dtype)
             return
         _typed(self._memory.raw[row], what)[...] = to_device(values, what.dtype)
         self._from_bytes(row)
@@ -254,5 +263,3 @@ class FastDevice:
 
 def _typed(memory: np.ndarray, what: Port | State) -> np.ndarray:
     return memory[: what.nbytes].view(what.dtype.storage).reshape(what.shape)
-
-

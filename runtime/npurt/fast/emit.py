@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-
+from npurt.abi.records import Step
 from npurt.exec.dma import prepare_dma
-from npurt.exec.dpu import prepare_dpu
+from npurt.exec.dpu import Workspace, prepare_dpu
 from npurt.exec.shave import prepare_shave
 from npurt.fast.attention import Groups
-from npurt.fast.context import Array, Call, Context
+from npurt.fast.context import Call, Context
 from npurt.fast.dag import Dag, build
+from npurt.fast.memory import RawBases
 from npurt.fast.moves import convert_calls, copy_calls, fill_calls, gather_calls
 from npurt.fast.ops import Call as Vector
 from npurt.fast.ops import Convert, Copy, Exact, Fill, Gather, Mma, Op
@@ -19,7 +20,6 @@ from npurt.fast.vector import vector_calls
 from npurt.image import Image
 from npurt.relocate import apply_steps
 from npurt.shave.machine import Prepared, prepare
-from npurt.shave.program import Program
 
 
 class Emitter:
@@ -28,7 +28,8 @@ class Emitter:
     def __init__(self, image: Image, context: Context) -> None:
         self._image, self._context = image, context
         self._dags: dict[tuple[int, frozenset[int]], Dag] = {}
-        self._programs: dict[int, Prepared] = {}
+        self._programs: list[Prepared] = []
+        self._bases, self._workspace = RawBases(context.memory), Workspace()
 
     def emit(self, ops: Sequence[Op], groups: Groups | None) -> list[Call]:
         """The calls of tasks in their order. groups: tasks that have other calls than their kind's."""
@@ -67,34 +68,24 @@ class Emitter:
         """The call of exact mode, on the bytes."""
         tables, row = self._image.tables, op.task.row
         if op.task.table == "dpu":
-            return prepare_dpu(tables.dpu[row], self._find)  # type: ignore[arg-type]
+            return prepare_dpu(tables.dpu[row], self._bases, self._workspace)
         if op.task.table == "shave":
-            programs = {int(tables.shave[row]["kernel"]): self._prepared(int(tables.shave[row]["kernel"]))}
-            return prepare_shave(tables.shave[row], tables, programs, self._find)  # type: ignore[arg-type]
+            if not self._programs:
+                self._programs += [prepare(program) for program in tables.programs]
+            return prepare_shave(tables.shave[row], tables, self._programs, self._bases)
         patches = [patch for patch in self._image.steps if patch.row == row]
         if not patches:
-            return prepare_dma(tables.dma[row], self._find)  # type: ignore[arg-type]
+            return prepare_dma(tables.dma[row], self._bases)
 
         def stepped() -> None:
             records = tables.dma[row : row + 1].copy()
-            apply_steps(records, patches, row, dict(enumerate(self._context.step)))  # type: ignore[arg-type]
-            prepare_dma(records[0], self._find)()  # type: ignore[arg-type]
+            apply_steps(records, patches, row, {field: self._context.step[field] for field in Step})
+            prepare_dma(records[0], self._bases)()
 
         return stepped
-
-    def _find(self, base: int, offset: int) -> tuple[Array, int]:
-        return self._context.memory.raw[base], offset
-
-    def _prepared(self, kernel: int) -> Prepared:
-        if kernel not in self._programs:
-            program: Program = self._image.tables.programs[kernel]
-            self._programs[kernel] = prepare(program)
-        return self._programs[kernel]
 
 
 def _guarded(step: list[int], field: int, above: int, calls: list[Call]) -> None:
     if step[field] > above:
         for function, arguments in calls:
             function(*arguments)
-
-

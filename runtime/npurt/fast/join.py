@@ -22,11 +22,12 @@ from npurt.fast.refs import Ref
 _TABLE_ROW = 8
 
 
-def join(ops: Sequence[Op], constant: int) -> list[Op]:
+def join(ops: Sequence[Op], cells: Cells) -> list[Op]:
     """The tasks with joined products: first along k, then n, then m."""
     joined = list(ops)
     for keys, merge in ((_k_keys, _merge_k), (_n_keys, _merge_n), (_m_keys, _merge_m)):
-        joined = _pass(joined, constant, keys, merge)
+        if _any(joined, keys):
+            joined = _pass(joined, cells, keys, merge)
     return joined
 
 
@@ -34,8 +35,14 @@ Keys = Callable[[Mma], tuple[Hashable, Hashable] | None]
 """What a product offers to a next one, and what it needs of the one before; equal where they are neighbours."""
 
 
-def _pass(ops: list[Op], constant: int, keys: Keys, merge: Callable[[Mma, Mma], bool]) -> list[Op]:
-    cells = Cells(ops, constant)
+def _any(ops: list[Op], keys: Keys) -> bool:
+    """Whether any two products may be neighbours."""
+    pairs = [pair for op in ops if isinstance(op, Mma) and (pair := keys(op)) is not None]
+    return not {offer for offer, _ in pairs}.isdisjoint(need for _, need in pairs)
+
+
+def _pass(ops: list[Op], cells: Cells, keys: Keys, merge: Callable[[Mma, Mma], None]) -> list[Op]:
+    constant = cells.constant
     writer, touched = cells.track(-1, np.int32), cells.track(-1, np.int32)
     open_: dict[Hashable, int] = {}
     kept: list[Op] = []
@@ -45,7 +52,9 @@ def _pass(ops: list[Op], constant: int, keys: Keys, merge: Callable[[Mma, Mma], 
         if isinstance(op, Mma) and pair is not None:
             first = open_.get(pair[1])
             head = ops[first] if first is not None else None
-            if first is not None and isinstance(head, Mma) and _may_move(op, first, ops, constant, writer, touched) and merge(head, op):
+            if first is not None and isinstance(head, Mma) and _may_move(op, first, ops, constant, writer, touched):
+                merge(head, op)
+                head.changed()
                 place = first
                 open_.pop(pair[1])
                 again = keys(head)
@@ -53,10 +62,10 @@ def _pass(ops: list[Op], constant: int, keys: Keys, merge: Callable[[Mma, Mma], 
             open_[pair[0]] = place
         for access in op.reads:
             if access.ref.base != constant:
-                touched.set(access.ref, number)
+                touched.mark(access, number)
         for access in op.writes:
-            touched.set(access.ref, place)
-            writer.set(access.ref, place)
+            touched.mark(access, place)
+            writer.mark(access, place)
         if place == number:
             kept.append(op)
     return kept
@@ -71,7 +80,7 @@ def _may_move(op: Mma, first: int, ops: Sequence[Op], constant: int, writer: Tra
         return False
     if op.b.base == constant:
         return True
-    found = writer.get(op.b)
+    found = writer.at(op.b)
     late = np.unique(found[found >= first]).tolist()
     return all(op.cut is not None and appends_beyond(ops[number], op.b, op.cut) for number in late)
 
@@ -109,7 +118,15 @@ def _n_keys(op: Mma) -> tuple[Hashable, Hashable] | None:
     n = op.c.shape[2]
     pace = op.b.stride[2] if op.kn else op.b.stride[1]
     step = (op.cut.amount.step, bool(op.cut.edges)) if op.cut else None
-    shared = (_common(op), op.adds, op.a, step, _frame(op.b, 2 if op.kn else 1), _frame(op.c, 2), op.table and op.table.base)
+    shared = (
+        _common(op),
+        op.adds,
+        op.a,
+        step,
+        _frame(op.b, 2 if op.kn else 1),
+        _frame(op.c, 2),
+        op.table and op.table.base,
+    )
 
     def key(b: int, c: int, table: int, plus: int | None) -> Hashable:
         return (*shared, b, c, table, plus)
@@ -153,23 +170,20 @@ def _cut(first: Mma, second: Mma) -> Cut | None:
     return Cut(Amount(amount.step, amount.plus, amount.most + second.cut.amount.most), edges)
 
 
-def _merge_k(first: Mma, second: Mma) -> bool:
+def _merge_k(first: Mma, second: Mma) -> None:
     k = second.a.shape[2]
     first.cut = _cut(first, second)
     first.a, first.b = _longer(first.a, 2, k), _longer(first.b, 1 if first.kn else 2, k)
-    return True
 
 
-def _merge_n(first: Mma, second: Mma) -> bool:
+def _merge_n(first: Mma, second: Mma) -> None:
     n = second.c.shape[2]
     first.cut = _cut(first, second)
     first.b, first.c = _longer(first.b, 2 if first.kn else 1, n), _longer(first.c, 2, n)
     if first.table is not None:
         first.table = _longer(first.table, 0, n)
-    return True
 
 
-def _merge_m(first: Mma, second: Mma) -> bool:
+def _merge_m(first: Mma, second: Mma) -> None:
     m = second.c.shape[1]
     first.a, first.c = _longer(first.a, 1, m), _longer(first.c, 1, m)
-    return True

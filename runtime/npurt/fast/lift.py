@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from npurt.abi.bytecode import ArgMode
+from npurt.abi.bytecode import Op as Code
 from npurt.abi.dtypes import DType
-from npurt.abi.records import DMA, DPU, NO_BASE, BaseKind, DmaOp, DpuFlag, Queue, Step
+from npurt.abi.records import NO_BASE, BaseKind, DmaOp, DpuFlag, Queue, Step
 from npurt.abi.records import Predicate as PredicateCode
 from npurt.fast.memory import Memory
 from npurt.fast.ops import Amount, Call, Copy, Exact, Fill, Gather, Mma, Op, Predicate, Shift
 from npurt.fast.refs import Plane, Ref, make_ref, plane_of, raw, spread
 from npurt.image import Entry, Image, StepPatch, TaskRef
+from npurt.shave.program import Program
 
 _FIELD = {PredicateCode.PAST_GT: Step.N_PAST, PredicateCode.NEW_GT: Step.N_NEW}
 _MOVED = (DType.F16, DType.BF16, DType.F32)  # types that copies convert among
@@ -36,6 +38,7 @@ class _Lifter:
         self.image, self.memory = image, memory
         self.most = {Step.N_PAST: entry.max_past, Step.N_NEW: entry.rows}
         self.step_base = image.base_rows(BaseKind.STEP)[0]
+        self.stored: dict[int, frozenset[int]] = {}
         self.patches: dict[int, dict[str, StepPatch]] = {}
         for index in entry.steps:
             patch = image.steps[index]
@@ -74,7 +77,14 @@ class _Lifter:
             src = raw(src)  # decoded on use
         if gathers:
             index = make_ref(fields["index_base"], DType.I32, fields["index_offset"], (size[dim],), (4,))
-            if not moves or valid != size[dim] or src_shift or dst_shift or not bound[dim] or src.plane is not plane_of(src_type):
+            if (
+                not moves
+                or valid != size[dim]
+                or src_shift
+                or dst_shift
+                or not bound[dim]
+                or src.plane is not plane_of(src_type)
+            ):
                 return self._exact(task, pred, [_reach(src, src_shift), index], [_reach(dst, dst_shift)], False)
             return Gather(task, pred, src, index, dst, dim)
         loads = fields["queue"] == Queue.DMA_IN
@@ -83,7 +93,13 @@ class _Lifter:
         return Copy(task, pred, src, dst, dim, valid, loads, src_shift, dst_shift)
 
     def _side(
-        self, fields: dict[str, Any], side: str, dtype: DType, size: tuple[int, ...], dim: int, patches: dict[str, StepPatch]
+        self,
+        fields: dict[str, Any],
+        side: str,
+        dtype: DType,
+        size: tuple[int, ...],
+        dim: int,
+        patches: dict[str, StepPatch],
     ) -> tuple[Ref, Shift | None]:
         stride, patch = tuple(fields[f"{side}_stride"]), patches.get(f"{side}_offset")
         offset = fields[f"{side}_offset"] if patch is None else patch.addend
@@ -126,7 +142,7 @@ class _Lifter:
         pred = _predicate(fields)
         if program.trip == 1 and not any(isinstance(arg, Ref) and not arg.shape and spec.mode is ArgMode.SCALAR
                                          for arg, spec in zip(args, program.args, strict=True)):  # fmt: skip
-            return Call(task, pred, program, args)
+            return Call(task, pred, program, args, self._stored(program))
         reach = [
             spread(arg, min(0, spec.step * (program.trip - 1)), max(0, spec.step * (program.trip - 1)))
             if isinstance(arg, Ref) else None for arg, spec in zip(args, program.args, strict=True)
@@ -135,6 +151,13 @@ class _Lifter:
         read = [ref for ref, spec in pairs if ref is not None and not spec.writes]
         written = [ref for ref, spec in pairs if ref is not None and spec.writes]
         return self._exact(task, pred, [*read, *written], written, False)
+
+    def _stored(self, program: Program) -> frozenset[int]:
+        found = self.stored.get(id(program))
+        if found is None:
+            found = frozenset(step.a for step in program.instructions if step.op is Code.STORE)
+            self.stored[id(program)] = found
+        return found
 
     def _exact(self, task: TaskRef, pred: Predicate | None, read: list[Ref], written: list[Ref], sure: bool) -> Exact:
         return Exact(task, pred, [raw(ref) for ref in read], [raw(ref) for ref in written], sure)
@@ -148,7 +171,10 @@ def _records(table: np.ndarray, rows: range) -> dict[int, dict[str, Any]]:
         if name not in ("wait", "post", "start_after", "node")
     }
     names = list(columns)
-    return {row: dict(zip(names, values, strict=True)) for row, values in zip(rows, zip(*columns.values(), strict=True), strict=True)}
+    return {
+        row: dict(zip(names, values, strict=True))
+        for row, values in zip(rows, zip(*columns.values(), strict=True), strict=True)
+    }
 
 
 def _predicate(fields: dict[str, Any]) -> Predicate | None:
@@ -168,6 +194,3 @@ def _reach(ref: Ref, shift: Shift | None) -> Ref:
         return ref
     ends = (0, shift.stride * shift.most)
     return spread(ref, min(ends), max(ends))
-
-
-assert DMA.names and DPU.names

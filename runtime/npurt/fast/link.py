@@ -18,10 +18,12 @@ import numpy as np
 from npurt.abi.records import BaseKind, Step
 from npurt.fast import attention
 from npurt.fast.alias import alias
+from npurt.fast.cells import Cells
 from npurt.fast.context import Call, Context
 from npurt.fast.emit import Emitter
 from npurt.fast.join import join
 from npurt.fast.lift import lift
+from npurt.fast.masked_softmax import Softmaxes
 from npurt.fast.moves import needs
 from npurt.fast.ops import Copy, Op
 from npurt.fast.owners import settle
@@ -108,16 +110,20 @@ def link(image: Image, entry: Entry, context: Context, homes: Mapping[int, Ref],
     ops = lift(image, entry, context.memory)
     stats = LinkStats(tasks=len(ops))
     limits = _limits(ops, context)
-    ops = settle(ops, constant, homes)
+    softmaxes = Softmaxes()
+    ops = settle(ops, constant, homes, softmaxes.ignored)
+    cells = Cells(ops, constant)
     if options.alias:
-        ops = sink(ops, constant)
-        alias(ops, constant)
-    ops = prune(ops, constant, local)
+        ops = sink(ops, cells)
+        alias(ops, cells)
+    ops = prune(ops, cells, local)
     if options.join:
-        ops = join(ops, constant)
+        ops = join(ops, cells)
         if options.alias:
-            ops = join(sink(ops, constant), constant)
-    groups = attention.find(ops, constant, local, context) if options.attention else None
+            ops = join(sink(ops, cells), cells)
+    groups = attention.find(ops, cells, local, context, softmaxes) if options.attention else None
+    if groups:
+        ops = prune(ops, cells, local, groups.touched)
     emitter = Emitter(image, context)
     calls = emitter.emit(ops, groups)
     before = groups.before() if groups is not None else []

@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from npurt.abi.bytecode import Op
+from npurt.abi.bytecode import Op as Code
 from npurt.abi.dtypes import DType
 from npurt.abi.records import Step
-from npurt.fast.dag import Dag
-from npurt.fast.ops import Call
+from npurt.fast.dag import Dag, build
+from npurt.fast.ops import Call, Op
 from npurt.fast.refs import Ref
 from npurt.shave.machine import compute_of
 
-_ROUNDS = (Op.ROUND_F16, Op.ROUND_BF16)
-_STEPLESS = (Op.CONST, Op.IOTA)
-_ELEMENTWISE = (Op.MUL, Op.DIV, Op.ADD, Op.SUB, Op.TANH, Op.NEG)
+_ROUNDS = (Code.ROUND_F16, Code.ROUND_BF16)
+_STEPLESS = (Code.CONST, Code.IOTA)
+_ELEMENTWISE = (Code.MUL, Code.DIV, Code.ADD, Code.SUB, Code.TANH, Code.NEG)
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,31 @@ class MaskedSoftmax:
     before: tuple[int, ...]
 
 
+class Softmaxes:
+    """The pattern of each program of an image, found once."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Dag, MaskedSoftmax | None]] = {}
+
+    def of(self, op: Op) -> tuple[Dag, MaskedSoftmax] | None:
+        """The dag and the pattern of a vector task that is one."""
+        if not isinstance(op, Call) or op.dead:
+            return None
+        if id(op.program) not in self._known:
+            dag = build(op.program, frozenset())
+            self._known[id(op.program)] = dag, recognise(dag)
+        dag, form = self._known[id(op.program)]
+        return None if form is None else (dag, form)
+
+    def ignored(self, op: Op) -> str:
+        """The operand of which a task uses only what the run has made: the mask hides columns that nothing wrote.
+
+        The device finds stale bytes there; their values are never used.
+        """
+        found = self.of(op)
+        return "" if found is None else str(found[1].scores)
+
+
 def recognise(dag: Dag) -> MaskedSoftmax | None:
     """The pattern that a program is, None for every other program."""
     return _Matcher(dag).match()
@@ -49,27 +74,35 @@ class _Matcher:
         self.fixed = uniform(dag)
 
     def match(self) -> MaskedSoftmax | None:
-        stores = [node for node in self.nodes if node.op is Op.STORE]
-        loads = [node for node in self.nodes if node.op is Op.LOAD]
+        stores = [node for node in self.nodes if node.op is Code.STORE]
+        loads = [node for node in self.nodes if node.op is Code.LOAD]
         if len(stores) != 1 or len(loads) != 1:
             return None
         value = stores[0].operands[0]
         if self.nodes[value].op in _ROUNDS:
             value = self.nodes[value].operands[0]
         quotient = self.nodes[value]
-        if quotient.op is not Op.DIV:
+        if quotient.op is not Code.DIV:
             return None
         weight, total = quotient.operands
-        if self._or_else(total, 1.0, 0.0) is None or self.nodes[weight].op is not Op.EXP:
+        if self._or_else(total, 1.0, 0.0) is None or self.nodes[weight].op is not Code.EXP:
             return None
         total = self._or_else(total, 1.0, 0.0) or 0
         shifted = self.nodes[self.nodes[weight].operands[0]]
-        if self.nodes[total].op is not Op.SUM or self.nodes[total].operands != (weight,) or shifted.op is not Op.SUB:
+        if (
+            self.nodes[total].op is not Code.SUM
+            or self.nodes[total].operands != (weight,)
+            or shifted.op is not Code.SUB
+        ):
             return None
         x, top = shifted.operands
         top = self._or_else(top, 0.0, -np.inf) or 0
         last = len(stores[0].shape) - 1
-        if self.nodes[top].op is not Op.RMAX or self.nodes[top].operands != (x,) or self.nodes[x].op is not Op.WHERE:
+        if (
+            self.nodes[top].op is not Code.RMAX
+            or self.nodes[top].operands != (x,)
+            or self.nodes[x].op is not Code.WHERE
+        ):
             return None
         if self.nodes[top].axis != last or self.nodes[total].axis != last:
             return None
@@ -81,18 +114,18 @@ class _Matcher:
 
     def _constant(self, number: int) -> float | None:
         node = self.nodes[number]
-        if node.op is not Op.CONST or node.dtype is not DType.F32:
+        if node.op is not Code.CONST or node.dtype is not DType.F32:
             return None
         return float(np.uint32(node.imm).view(np.float32))
 
     def _or_else(self, number: int, other: float, test: float) -> int | None:
         """The v of where(v == test, other, v), or the node itself where it is no WHERE."""
         node = self.nodes[number]
-        if node.op is not Op.WHERE:
+        if node.op is not Code.WHERE:
             return number
         condition, yes, no = node.operands
         equal = self.nodes[condition]
-        if equal.op is not Op.EQ or no not in equal.operands or self._constant(yes) != other:
+        if equal.op is not Code.EQ or no not in equal.operands or self._constant(yes) != other:
             return None
         constants = [self._constant(operand) for operand in equal.operands if operand != no]
         return no if constants == [test] else None
@@ -100,7 +133,7 @@ class _Matcher:
     def _chain(self, number: int) -> tuple[int, ...] | None:
         """The elementwise nodes from the load to `number`."""
         chain: list[int] = []
-        while self.nodes[number].op is not Op.LOAD:
+        while self.nodes[number].op is not Code.LOAD:
             node = self.nodes[number]
             moving = [operand for operand in node.operands if operand not in self.fixed]
             constants = [self._constant(operand) for operand in node.operands if operand in self.fixed]
@@ -115,8 +148,10 @@ def uniform(dag: Dag) -> set[int]:
     """Nodes that depend on constants and scalars alone."""
     found: set[int] = set()
     for number, node in enumerate(dag.nodes):
-        sources = node.op in _STEPLESS or node.op is Op.SCALAR
-        if sources or (node.operands and node.op is not Op.STORE and all(operand in found for operand in node.operands)):
+        sources = node.op in _STEPLESS or node.op is Code.SCALAR
+        if sources or (
+            node.operands and node.op is not Code.STORE and all(operand in found for operand in node.operands)
+        ):
             found.add(number)
     return found
 
@@ -128,7 +163,7 @@ def evaluate(call: Call, dag: Dag, number: int, step: Sequence[int] | Mapping[in
     for at, node in enumerate(dag.nodes[: number + 1]):
         if at not in fixed:
             continue
-        if node.op is Op.SCALAR:
+        if node.op is Code.SCALAR:
             arg = call.args[node.arg]
             assert not isinstance(arg, Ref)
             known[at] = np.array(step[arg] if isinstance(arg, Step) else arg, np.int32)

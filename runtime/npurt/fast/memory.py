@@ -9,6 +9,7 @@ import numpy as np
 
 from npurt import numerics
 from npurt.abi.dtypes import DType
+from npurt.exec.memory import Bases
 from npurt.fast.refs import Plane, Ref
 
 Array = np.ndarray
@@ -39,6 +40,16 @@ def decode_f16(bits: Array, out: Array) -> None:
             into[...] = numerics.load(part.view(np.float16), DType.F16)
         else:
             np.multiply(into, _SCALE, out=into)
+
+
+class RawBases(Bases):
+    """The bytes of all bases, for the calls of exact mode."""
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+
+    def __call__(self, base: int, offset: int) -> tuple[Array, int]:
+        return self._memory.raw[base], offset
 
 
 class Memory:

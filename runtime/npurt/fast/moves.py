@@ -33,7 +33,11 @@ def _move(op: Copy, source: Array, target: Array, context: Context) -> list[Call
     """Elements from one view to another, with the conversion that their types need."""
     if op.src.plane is Plane.RAW and op.src.dtype in (DType.F16, DType.BF16):
         calls: list[Call] = [(_decode, (target, source, op.src.dtype))]
-        return calls if op.dst.dtype in (op.src.dtype, DType.F32) else [*calls, *context.rounding(target, target, op.dst.dtype)]
+        return (
+            calls
+            if op.dst.dtype in (op.src.dtype, DType.F32)
+            else [*calls, *context.rounding(target, target, op.dst.dtype)]
+        )
     if op.src.dtype is op.dst.dtype or op.dst.dtype is DType.F32:
         return [(np.copyto, (target, source))]
     return context.rounding(source, target, op.dst.dtype)
@@ -56,7 +60,9 @@ def _stepped(op: Copy, context: Context) -> Callable[[], None]:
     lead = (slice(None),) * dim
     dst_dtype = op.dst.dtype
     converts = op.src.plane is Plane.RAW and op.src.dtype in (DType.F16, DType.BF16)
-    rounds = dst_dtype is not op.src.dtype and dst_dtype is not DType.F32 or (converts and dst_dtype not in (op.src.dtype, DType.F32))
+    rounds = (dst_dtype is not op.src.dtype and dst_dtype is not DType.F32) or (
+        converts and dst_dtype not in (op.src.dtype, DType.F32)
+    )
 
     def move() -> None:
         count = valid if isinstance(valid, int) else min(max(step[valid.step] + valid.plus, 0), valid.most)
@@ -66,8 +72,7 @@ def _stepped(op: Copy, context: Context) -> Callable[[], None]:
         if converts:
             _decode(place, part, op.src.dtype)
         if rounds:
-            for function, arguments in context.rounding(place if converts else part, place, dst_dtype):
-                function(*arguments)
+            context.round_now(place if converts else part, place, dst_dtype)
         elif not converts:
             np.copyto(place, part)
         if clears and count < rows:
@@ -82,7 +87,11 @@ def _all_places(ref: Ref, dim: int, shift: Shift | None, context: Context) -> tu
         return context.memory.view(ref), None
     size = context.memory.raw[ref.base].size
     low, high = ref.hull
-    extra = shift.most if shift.stride == 0 else min(shift.most, (size - high) // shift.stride if shift.stride > 0 else low // -shift.stride)
+    extra = (
+        shift.most
+        if shift.stride == 0
+        else min(shift.most, (size - high) // shift.stride if shift.stride > 0 else low // -shift.stride)
+    )
     shape = (*ref.shape[:dim], ref.shape[dim] + max(extra, 0), *ref.shape[dim + 1 :])
     whole = Ref(ref.base, ref.plane, ref.dtype, ref.offset, shape, ref.stride)
     return context.memory.view(whole), shift.step
@@ -107,16 +116,19 @@ def gather_calls(op: Gather, context: Context) -> list[Call]:
     """The calls of one gather."""
     source, index, target = (context.memory.view(ref) for ref in (op.src, op.index, op.dst))
     dim = op.row_dim
-    lead = (slice(None),) * dim
     bound = source.shape[dim]
+
+    def rows_of(places: Array) -> Array:
+        chosen: Array = np.moveaxis(np.moveaxis(source, dim, 0)[places], 0, dim)
+        return chosen
 
     def gather() -> None:
         if index.size and (int(index.min()) < 0 or int(index.max()) >= bound):
             inside = (index >= 0) & (index < bound)
-            target[...] = source[(*lead, np.where(inside, index, 0))]
-            target[(*lead, ~inside)] = 0
+            target[...] = rows_of(np.where(inside, index, 0))
+            np.moveaxis(target, dim, 0)[~inside] = 0
         else:
-            target[...] = source[(*lead, index)]
+            target[...] = rows_of(index)
 
     calls: list[Call] = [(gather, ())]
     if op.dst.dtype in (op.src.dtype, DType.F32):

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from npurt.abi.records import Step
 from npurt.fast.refs import Ref, spread
 from npurt.image import TaskRef
@@ -43,13 +45,17 @@ class Shift:
     most: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Access:
-    """One operand. slot: its name in the task. sure: exactly these bytes, whatever the step; else at most these."""
+    """One operand. slot: its name in the task. sure: exactly these bytes, whatever the step; else at most these.
+
+    index: its cells, once `Cells` has looked for them.
+    """
 
     slot: str
     ref: Ref
     sure: bool = True
+    index: slice | np.ndarray | None = None
 
 
 def _shifted(slot: str, ref: Ref, shift: Shift | None, sure: bool = True) -> Access:
@@ -65,18 +71,36 @@ class Op:
 
     task: TaskRef
     pred: Predicate | None
+    known: tuple[list[Access], list[Access]] | None = field(default=None, init=False, repr=False)
 
     @property
     def reads(self) -> list[Access]:
-        return []
+        if self.known is None:
+            self.known = self.inputs(), self.outputs()
+        return self.known[0]
 
     @property
     def writes(self) -> list[Access]:
+        if self.known is None:
+            self.known = self.inputs(), self.outputs()
+        return self.known[1]
+
+    def inputs(self) -> list[Access]:
+        """What the task reads."""
+        return []
+
+    def outputs(self) -> list[Access]:
+        """What the task writes."""
         return []
 
     def put(self, slot: str, ref: Ref) -> None:
         """Replaces an operand."""
         setattr(self, slot, ref)
+        self.known = None
+
+    def changed(self) -> None:
+        """To be called after any other change of operands."""
+        self.known = None
 
 
 @dataclass(slots=True)
@@ -97,12 +121,10 @@ class Copy(Op):
         """Every element is copied, at places that do not follow the step block."""
         return self.valid == self.dst.shape[self.row_dim] and self.src_shift is None and self.dst_shift is None
 
-    @property
-    def reads(self) -> list[Access]:
+    def inputs(self) -> list[Access]:
         return [_shifted("src", self.src, self.src_shift, self.valid == self.src.shape[self.row_dim])]
 
-    @property
-    def writes(self) -> list[Access]:
+    def outputs(self) -> list[Access]:
         sure = self.clears or self.valid == self.dst.shape[self.row_dim]
         return [_shifted("dst", self.dst, self.dst_shift, sure)]
 
@@ -114,8 +136,7 @@ class Fill(Op):
     dst: Ref
     bits: int
 
-    @property
-    def writes(self) -> list[Access]:
+    def outputs(self) -> list[Access]:
         return [Access("dst", self.dst)]
 
 
@@ -128,12 +149,10 @@ class Gather(Op):
     dst: Ref
     row_dim: int
 
-    @property
-    def reads(self) -> list[Access]:
+    def inputs(self) -> list[Access]:
         return [Access("src", self.src), Access("index", self.index)]
 
-    @property
-    def writes(self) -> list[Access]:
+    def outputs(self) -> list[Access]:
         return [Access("dst", self.dst)]
 
 
@@ -171,8 +190,7 @@ class Mma(Op):
         """Nothing follows the sum but the scale."""
         return self.table is None and self.clamp is None
 
-    @property
-    def reads(self) -> list[Access]:
+    def inputs(self) -> list[Access]:
         found = [Access("a", self.a), Access("b", self.b, self.cut is None)]
         if self.table is not None:
             found.append(Access("table", self.table))
@@ -180,39 +198,38 @@ class Mma(Op):
             found.append(Access("c", self.c))
         return found
 
-    @property
-    def writes(self) -> list[Access]:
+    def outputs(self) -> list[Access]:
         return [Access("c", self.c, self.cut is None or self.kn or not self.cut.edges)]
 
 
 @dataclass(slots=True)
 class Call(Op):
-    """A vector program. args: views, or for a scalar its value or step field. dead: outputs that nobody reads."""
+    """A vector program. args: views, or for a scalar its value or step field. stored: outputs
+    that the program stores to; dead: outputs that nobody reads."""
 
     program: Program
     args: list[Ref | int | Step]
+    stored: frozenset[int]
     dead: set[int] = field(default_factory=set)
 
     def _refs(self) -> list[tuple[int, Ref]]:
         return [(number, ref) for number, ref in enumerate(self.args) if isinstance(ref, Ref)]
 
-    @property
-    def reads(self) -> list[Access]:
+    def inputs(self) -> list[Access]:
         specs = self.program.args
         return [Access(str(number), ref) for number, ref in self._refs() if specs[number].reads]
 
-    @property
-    def writes(self) -> list[Access]:
-        stored = {i.a for i in self.program.instructions if i.op.name == "STORE"}
+    def outputs(self) -> list[Access]:
         specs = self.program.args
         return [
-            Access(str(number), ref, number in stored)
+            Access(str(number), ref, number in self.stored)
             for number, ref in self._refs()
             if specs[number].writes and number not in self.dead
         ]
 
     def put(self, slot: str, ref: Ref) -> None:
         self.args[int(slot)] = ref
+        self.known = None
 
 
 @dataclass(slots=True)
@@ -223,12 +240,10 @@ class Exact(Op):
     written: list[Ref]
     sure: bool
 
-    @property
-    def reads(self) -> list[Access]:
+    def inputs(self) -> list[Access]:
         return [Access(str(number), ref, self.sure) for number, ref in enumerate(self.read)]
 
-    @property
-    def writes(self) -> list[Access]:
+    def outputs(self) -> list[Access]:
         return [Access(str(number), ref, self.sure) for number, ref in enumerate(self.written)]
 
     def put(self, slot: str, ref: Ref) -> None:
@@ -242,10 +257,8 @@ class Convert(Op):
     src: Ref
     dst: Ref
 
-    @property
-    def reads(self) -> list[Access]:
+    def inputs(self) -> list[Access]:
         return [Access("src", self.src)]
 
-    @property
-    def writes(self) -> list[Access]:
+    def outputs(self) -> list[Access]:
         return [Access("dst", self.dst)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from npurt.abi.dtypes import DType
-from npurt.fast.context import Array, Call, Context
+from npurt.fast.context import Array, Call, Context, into
 from npurt.fast.ops import Mma
 
 
@@ -49,7 +49,7 @@ def _post(op: Mma, context: Context) -> Callable[..., list[Call]]:
             found += [(np.multiply, (c, table[:, 0], c)), (np.add, (c, table[:, 1], c))]
         if op.clamp is not None:
             low, high = (np.array(bound, np.float32) for bound in op.clamp)
-            found += [(np.maximum, (c, low, c)), (np.minimum, (c, high, c))]
+            found += [into(np.maximum, c, c, low), into(np.minimum, c, c, high)]
         if rounds and op.c.dtype is not DType.F32:
             found += context.rounding(c, c, op.c.dtype)
         return found
@@ -72,11 +72,15 @@ def _cut_columns(op: Mma, a: Array, b: Array, c: Array, context: Context) -> Cal
             for function, arguments in post(total, False):
                 function(*arguments)
             part += total
+            if op.c.dtype is not DType.F32:
+                context.round_now(part, part, op.c.dtype)
             return
         np.matmul(a, b[:, :, :count], part)
         c[:, :, count : next(edge for edge in ends if edge >= count)] = 0
-        for function, arguments in post(part):
+        for function, arguments in post(part, False):
             function(*arguments)
+        if op.c.dtype is not DType.F32:
+            context.round_now(part, part, op.c.dtype)
 
     return multiply
 
@@ -97,7 +101,6 @@ def _cut_rows(op: Mma, a: Array, b: Array, c: Array, context: Context) -> Callab
         else:
             np.copyto(c, total)
         if rounds:
-            for function, arguments in context.rounding(c, c, op.c.dtype):
-                function(*arguments)
+            context.round_now(c, c, op.c.dtype)
 
     return multiply

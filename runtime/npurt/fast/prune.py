@@ -5,30 +5,37 @@ Scratchpad and scratch hold nothing from one run to the next, so a backward walk
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 
 import numpy as np
 
-from npurt.fast.cells import Cells
-from npurt.fast.ops import Call, Op
+from npurt.fast.cells import Cells, exact
+from npurt.fast.ops import Access, Call, Op
+
+Touched = Callable[[Op], tuple[list[Access], list[Access]] | None]
 
 
-def prune(ops: Sequence[Op], constant: int, local: Set[int]) -> list[Op]:
-    """The tasks that matter. local: bases whose contents end with the run."""
-    cells = Cells(ops, constant)
+def prune(ops: Sequence[Op], cells: Cells, local: Set[int], members: Touched = lambda op: None) -> list[Op]:
+    """The tasks that matter. local: bases whose contents end with the run.
+
+    members: what tasks that stay anyway read and write, None for all others.
+    """
     live = cells.track(0, np.bool_)
     kept: list[Op] = []
     for op in reversed(ops):
-        needed = [access for access in op.writes if access.ref.base not in local or live.get(access.ref).any()]
-        if not needed:
+        member = members(op)
+        reads, writes = (op.reads, op.writes) if member is None else member
+        needed = [access for access in writes if access.ref.base not in local or live.get(access).any()]
+        if member is None and not needed:
             continue
-        if isinstance(op, Call):
-            op.dead |= {int(access.slot) for access in op.writes} - {int(access.slot) for access in needed}
+        if isinstance(op, Call) and member is None:
+            op.dead |= {int(access.slot) for access in writes} - {int(access.slot) for access in needed}
+            op.changed()
         for access in needed:
-            if access.sure and op.pred is None and cells.exact(access.ref):
-                live.set(access.ref, 0)
-        for access in op.reads:
-            if access.ref.base != constant:
-                live.set(access.ref, 1)
+            if access.sure and op.pred is None and exact(access.ref):
+                live.mark(access, 0)
+        for access in reads:
+            if access.ref.base != cells.constant:
+                live.mark(access, 1)
         kept.append(op)
     return kept[::-1]

@@ -26,9 +26,9 @@ class _Move:
     ref: Ref
 
 
-def sink(ops: Sequence[Op], constant: int) -> list[Op]:
+def sink(ops: Sequence[Op], cells: Cells) -> list[Op]:
     """The tasks without the copies that are not needed; operands are replaced in place."""
-    cells = Cells(ops, constant)
+    constant = cells.constant
     writer, touched = cells.track(-1, np.int32), cells.track(-1, np.int32)
     readers: dict[int, list[tuple[int, Ref]]] = {}  # of each task's results
     moves: list[_Move] = []
@@ -36,20 +36,24 @@ def sink(ops: Sequence[Op], constant: int) -> list[Op]:
         for access in op.reads:
             if access.ref.base == constant:
                 continue
-            for maker in np.unique(writer.get(access.ref)).tolist():
+            for maker in writer.values(access):
                 readers.setdefault(maker, []).append((number, access.ref))
         if isinstance(op, Copy) and op.pred is None and op.whole and op.src.base != constant:
-            move = _move(number, op, ops, writer.only(op.src))
+            move = _move(number, op, ops, writer.only(op.reads[0]))
             if move is not None and touched.largest(op.dst) < move.maker:
                 moves.append(move)
         for access in (*op.reads, *op.writes):
             if access.ref.base != constant:
-                touched.set(access.ref, number)
+                touched.mark(access, number)
         for access in op.writes:
-            writer.set(access.ref, number)
+            writer.mark(access, number)
     gone = set()
     for move in moves:
-        others = [number for number, ref in readers[move.maker] if number != move.copy and _overlap(ref, ops[move.copy], cells)]
+        others = [
+            number
+            for number, ref in readers[move.maker]
+            if number != move.copy and _overlap(ref, ops[move.copy], cells)
+        ]
         if not others:
             ops[move.maker].put(move.slot, move.ref)
             gone.add(move.copy)
@@ -61,11 +65,20 @@ def _move(number: int, copy: Copy, ops: Sequence[Op], last: int | None) -> _Move
     maker = ops[last] if last is not None and last >= 0 else None
     if copy.src.plane is not copy.dst.plane or copy.src.dtype is not copy.dst.dtype:
         return None
-    if not isinstance(maker, Mma | Call | Gather) or maker.pred is not None or (isinstance(maker, Mma) and (maker.adds or maker.cut)):
+    if (
+        not isinstance(maker, Mma | Call | Gather)
+        or maker.pred is not None
+        or (isinstance(maker, Mma) and (maker.adds or maker.cut))
+    ):
         return None
     for access in maker.writes:
         ref = access.ref
-        if ref.base != copy.src.base or ref.plane is not copy.src.plane or ref.dtype is not copy.src.dtype or not access.sure:
+        if (
+            ref.base != copy.src.base
+            or ref.plane is not copy.src.plane
+            or ref.dtype is not copy.src.dtype
+            or not access.sure
+        ):
             continue
         if isinstance(maker, Call) and maker.program.args[int(access.slot)].reads:
             continue
@@ -82,9 +95,4 @@ def _overlap(ref: Ref, copy: Op, cells: Cells) -> bool:
     assert isinstance(copy, Copy)
     if (ref.base, ref.plane) != (copy.src.base, copy.src.plane):
         return False
-    return bool(np.intersect1d(_places(cells, ref), _places(cells, copy.src)).size)
-
-
-def _places(cells: Cells, ref: Ref) -> np.ndarray:
-    index = cells.of(ref)
-    return np.arange(index.start, index.stop) if isinstance(index, slice) else index
+    return bool(np.intersect1d(cells.places(ref), cells.places(copy.src)).size)

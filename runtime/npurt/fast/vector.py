@@ -15,7 +15,7 @@ from npurt import numerics
 from npurt.abi.bytecode import Op
 from npurt.abi.dtypes import DType
 from npurt.abi.records import Step
-from npurt.fast.context import Call, Context
+from npurt.fast.context import Call, Context, into
 from npurt.fast.dag import VIEWS, Dag, Fused, Node
 from npurt.fast.ops import Call as Task
 from npurt.fast.refs import Plane, Ref
@@ -25,12 +25,13 @@ from npurt.shave.rules import permutation
 Array = np.ndarray
 
 _UFUNCS: dict[Op | Fused, Callable[..., Any]] = {
-    Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.MIN: np.minimum, Op.MAX: np.maximum,
-    Op.POW: np.power, Op.MOD: np.mod, Op.FMOD: np.fmod, Op.AND: np.logical_and, Op.OR: np.logical_or, Op.XOR: np.logical_xor,
-    Op.EQ: np.equal, Op.NE: np.not_equal, Op.LT: np.less, Op.LE: np.less_equal, Op.GT: np.greater, Op.GE: np.greater_equal,
-    Op.NEG: np.negative, Op.ABS: np.absolute, Op.EXP: np.exp, Op.LOG: np.log, Op.SQRT: np.sqrt, Op.TANH: np.tanh,
-    Op.SIN: np.sin, Op.COS: np.cos, Op.FLOOR: np.floor, Op.CEIL: np.ceil, Op.ROUND: np.rint, Op.SIGN: np.sign,
-    Op.NOT: np.logical_not, Op.ISNAN: np.isnan, Op.ISINF: np.isinf, Op.EXP2: np.exp2,
+    Op.ADD: np.add, Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.MIN: np.minimum,
+    Op.MAX: np.maximum, Op.POW: np.power, Op.MOD: np.mod, Op.FMOD: np.fmod, Op.AND: np.logical_and,
+    Op.OR: np.logical_or, Op.XOR: np.logical_xor, Op.EQ: np.equal, Op.NE: np.not_equal, Op.LT: np.less,
+    Op.LE: np.less_equal, Op.GT: np.greater, Op.GE: np.greater_equal, Op.NEG: np.negative, Op.ABS: np.absolute,
+    Op.EXP: np.exp, Op.LOG: np.log, Op.SQRT: np.sqrt, Op.TANH: np.tanh, Op.SIN: np.sin, Op.COS: np.cos,
+    Op.FLOOR: np.floor, Op.CEIL: np.ceil, Op.ROUND: np.rint, Op.SIGN: np.sign, Op.NOT: np.logical_not,
+    Op.ISNAN: np.isnan, Op.ISINF: np.isinf, Op.EXP2: np.exp2,
 }  # fmt: skip
 _NOT_INTEGER = (Op.DIV, Op.MOD, Op.FMOD)  # NumPy's rules for integers are not the device's
 _REDUCE: dict[Op | Fused, Callable[..., Any]] = {
@@ -95,7 +96,12 @@ class _Binder:
         assert isinstance(ref, Ref)
         nodes, last = self.dag.nodes, self.dag.last
         for other, node in enumerate(nodes):
-            if node.op is Op.LOAD and last[other] > place and (other > place or self.roots[other] < 0) and self._overlap(node.arg, arg):
+            if (
+                node.op is Op.LOAD
+                and last[other] > place
+                and (other > place or self.roots[other] < 0)
+                and self._overlap(node.arg, arg)
+            ):
                 return False
         return not any(node.op is Op.STORE and node.arg != arg and self._overlap(node.arg, arg) for node in nodes)
 
@@ -163,6 +169,8 @@ class _Binder:
         if op is Op.CUMSUM and not integer:
             return [(np.add.accumulate, (operands[0], node.axis, None, out))]
         if op in _UFUNCS and not (integer and op in _NOT_INTEGER):
+            if op in (Op.MIN, Op.MAX):
+                return [into(_UFUNCS[op], out, *operands)]
             return [(_UFUNCS[op], (*operands, out))]
         return [(_assign, (out, self._exact(node), *operands))]
 
@@ -190,7 +198,9 @@ class _Binder:
         assert isinstance(ref, Ref)
         view, value = self.context.memory.view(ref), self.values[node.operands[0]]
         source = self.dag.nodes[node.operands[0]]
-        rounded = (source.op is Op.ROUND_F16 and ref.dtype is DType.F16) or (source.op is Op.ROUND_BF16 and ref.dtype is DType.BF16)
+        rounded = (source.op is Op.ROUND_F16 and ref.dtype is DType.F16) or (
+            source.op is Op.ROUND_BF16 and ref.dtype is DType.BF16
+        )
         narrow = ref.plane is not Plane.RAW
         if place in self.placed:
             if narrow and not rounded:

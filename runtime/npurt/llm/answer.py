@@ -8,8 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
@@ -66,11 +65,10 @@ def result_json(result: Result) -> str:
     return json.dumps(document)
 
 
-def save_logits(result: Result, path: Path) -> None:
-    """Writes `prompt` [n, vocab] and `step` [k, vocab], float32, as an .npz file of exactly this name."""
+def save_logits(result: Result, file: BinaryIO) -> None:
+    """Writes `prompt` [n, vocab] and `step` [k, vocab], float32, as the content of an .npz file."""
     assert result.prompt_logits is not None and result.step_logits is not None, "the logits were not asked for"
-    with open(path, "wb") as file:  # np.savez would add .npz to another suffix
-        np.savez(file, prompt=result.prompt_logits, step=result.step_logits)
+    np.savez(file, prompt=result.prompt_logits, step=result.step_logits)
 
 
 def summary(result: Result) -> str:

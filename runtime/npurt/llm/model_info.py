@@ -19,13 +19,15 @@ PREFILL, HEAD = "prefill", "head"
 class ModelInfo:
     """Sizes and limits of the language model of one blob.
 
-    vocab: number of token ids. chunk: rows of `prefill`. max_prompt_len: most prompt tokens. capacities: cache places
-    of each `generate` entry, ascending. eos: ids that end an answer. bos: the start id, or None. ids_dtype: element
+    vocab: number of token ids. chunk: rows of `prefill`. step_rows: rows of `generate` and `head`: 1, or more where the
+    model was exported with a fixed number; the first one counts. max_prompt_len: most prompt tokens.
+    capacities: cache places of each `generate` entry, ascending. eos: ids that end an answer. bos: the start id, or None. ids_dtype: element
     type of `input_ids` on the device.
     """
 
     vocab: int
     chunk: int
+    step_rows: int
     max_prompt_len: int
     capacities: tuple[int, ...]
     eos: tuple[int, ...]
@@ -48,6 +50,7 @@ class ModelInfo:
             return cls(
                 vocab=_size(llm["vocab"]),
                 chunk=_size(llm["chunk"]),
+                step_rows=_size(next(e["rows"] for e in meta["entries"] if e["name"].startswith("generate."))),
                 max_prompt_len=_size(llm["max_prompt_len"]),
                 capacities=_sizes(llm["capacities"]),
                 eos=tuple(map(int, llm["eos"])),

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from .errors import OptionError
 
 Floats = NDArray[np.float64]
+LARGEST = 1e300  # of a score: differences stay numbers, whatever a model's overflow or an extreme penalty gives
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def penalised(scores: Floats, history: Sequence[int], penalty: float) -> Floats:
         return scores
     ids = np.unique(np.asarray(history, np.int64))
     changed = scores.copy()
-    changed[ids] = np.where(scores[ids] > 0, scores[ids] / penalty, scores[ids] * penalty)
+    with np.errstate(over="ignore", under="ignore"):
+        changed[ids] = np.where(scores[ids] > 0, scores[ids] / penalty, scores[ids] * penalty)
     return changed
 
 
@@ -83,10 +85,12 @@ def distribution(scores: Floats, options: Sampling) -> tuple[NDArray[np.int64], 
 
     scores: [vocab], after the penalty. Temperature must not be 0.
     """
+    scores = np.nan_to_num(scores.clip(-LARGEST, LARGEST), nan=-LARGEST)
     order = np.argsort(-scores, kind="stable").astype(np.int64)
     if options.top_k:
         order = order[: options.top_k]
-    weights = np.exp((scores[order] - scores[order[0]]) / options.temperature)
+    with np.errstate(over="ignore", under="ignore"):
+        weights = np.exp((scores[order] - scores[order[0]]) / options.temperature)
     probabilities = weights / weights.sum()
     if options.top_p < 1:
         before = np.cumsum(probabilities) - probabilities  # the likeliest has 0 before it, and so always stays

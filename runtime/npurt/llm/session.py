@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .detokenise import TextStream
+from .errors import OptionError
 from .generation import Piece, Request, Result, Stats, StopReason
 from .model_info import HEAD, PREFILL, ModelInfo
 from .protocol import HoldsModel, RunsEntries
 from .sampling import Sampler
-from .tokenizer import token_bytes
+from .tokenizer import ASSET, token_bytes
 
 Logits = NDArray[np.float32]
 DEFAULTS = Request()
@@ -42,6 +43,8 @@ class Session:
         self.info.check_prompt(prompt)
         self.info.check_ids(request.force_ids, "--force-ids")
         eos = self.info.eos if request.eos is None else request.eos
+        if request.stop and self._pieces is None:
+            raise OptionError(f"--stop needs the text of the answer, and the blob carries no {ASSET}")
         text = None if self._pieces is None else TextStream(self._pieces, request.stop, silent=eos)
         return Generation(self.info, self._device, text, list(prompt), request, eos)
 
@@ -152,7 +155,9 @@ class Generation:
         entry, capacity = self._info.generate_entry(self._n_past)
         if capacity not in self._stats.capacities:
             self._stats.capacities.append(capacity)
-        logits = self._head(self._run_entry(entry, np.array([[token]], self._info.ids_dtype), 1), 0)
+        ids = np.zeros((1, self._info.step_rows), self._info.ids_dtype)
+        ids[0, 0] = token
+        logits = self._head(self._run_entry(entry, ids, 1), 0)
         self._fed.append(token)
         self._stats.fed_tokens += 1
         if self._request.collect_logits:
@@ -169,5 +174,7 @@ class Generation:
     def _head(self, hidden: NDArray[np.generic], row: int) -> Logits:
         """Logits [vocab] of one row of `hidden`."""
         self._stats.head_runs += 1
-        outputs = self._device.run(HEAD, {"hidden": hidden[:, row : row + 1]})
-        return outputs["logits"].reshape(-1).astype(np.float32)
+        rows = np.zeros((1, self._info.step_rows, hidden.shape[-1]), hidden.dtype)
+        rows[:, 0] = hidden[:, row]
+        outputs = self._device.run(HEAD, {"hidden": rows})
+        return outputs["logits"].reshape(self._info.step_rows, -1)[0].astype(np.float32)

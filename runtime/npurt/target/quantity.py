@@ -28,8 +28,8 @@ class Quantity:
         return self.value * clock if self.unit == "B/cycle" else self.value
 
 
-def parse_quantity(text: object, units: dict[str, float]) -> Quantity:
-    """`"300 ns"` with one of the given units. ValueError says what is wrong."""
+def parse_quantity(text: object, units: dict[str, float], *, positive: bool = False) -> Quantity:
+    """`"300 ns"` with one of the given units; positive: zero is refused, too. ValueError says what is wrong."""
     match = _NUMBER.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f'{text!r} is no quantity; write a number and a unit, as "1 {next(iter(units))}"')
@@ -38,4 +38,6 @@ def parse_quantity(text: object, units: dict[str, float]) -> Quantity:
         raise ValueError(f"{text!r} has the unit {unit!r}; one of {', '.join(units)} is due")
     if number < 0:
         raise ValueError(f"{text!r} is negative")
+    if positive and number == 0:
+        raise ValueError(f"{text!r} is zero")
     return Quantity(number if unit in CLOCKED else number * units[unit], unit)

@@ -1,7 +1,8 @@
 """Random task graphs, and a tiny value model that runs programs in any order the device may choose.
 
-A task's "computation" is a hash: its output bytes depend on its index and on every byte that it reads. So two
-executions agree in all bytes only if every task read the same values.
+A task's "computation" is a hash: its output bytes depend on the task and on every byte that it reads. So two
+executions agree in all bytes only if every task read the same values. A copy writes what it reads, filled up with
+zeros, so that the scheduler may copy on its own account.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from collections.abc import Callable
 import numpy as np
 
 from npuc.schedule import EntryProgram, Limits
+from npuc.schedule.limits import Ways
 from npuc.schedule.simulate import BarrierMachine
-from npuc.tasks.graph import Buffer, CallOp, CopyOp, MmaOp, Region, Role, StepValue, Task, TaskGraph
+from npuc.tasks.graph import Buffer, CallOp, CopyOp, MmaOp, Origin, Region, Role, StepValue, Task, TaskGraph
 from npurt.abi.dtypes import DType
 
 QUEUES = ("dma.in", "dma.out", "dpu", "shave")
@@ -22,7 +24,8 @@ STATE_ROWS, STATE_ROW = 24, 32  # rows and bytes a row of the state buffer
 
 
 def limits(cmx: int = 1 << 16, barriers: int = 16) -> Limits:
-    return Limits({queue: queue for queue in QUEUES}, {"cmx": cmx}, barriers, 64, 64)
+    ways = {"cmx": Ways("dma.out", "dma.in")}
+    return Limits({queue: queue for queue in QUEUES}, {"cmx": cmx}, barriers, 64, 64, ways)
 
 
 def view(buffer: Buffer, offset: int, shape: tuple[int, ...], stride: tuple[int, ...]) -> Region:
@@ -86,6 +89,8 @@ def random_graph(seed: int, tasks: int) -> TaskGraph:
             )
         if len(live) > 6:
             live.pop(rng.randrange(len(live)))
+    for index, task in enumerate(graph.tasks):
+        task.origin = Origin(coord=(index,))
     return graph
 
 
@@ -109,14 +114,17 @@ class Memory:
         shape = region.shape if rows is None else (rows, *region.shape[1:])
         return np.ndarray(shape, np.uint8, memory, offset, region.stride)
 
-    def read(self, index: int, task: Task) -> bytes:
+    def read(self, task: Task) -> bytes:
         """The output bytes of a task, a function of all that it reads."""
-        digest = hashlib.shake_128(str(index).encode())
+        copy = task.op if isinstance(task.op, CopyOp) else CopyOp()
+        data = b""
         for region in task.reads:
-            copy = task.op if isinstance(task.op, CopyOp) else CopyOp()
             rows = None if copy.valid is None else min(max(self.n_past + copy.valid.add, 0), region.shape[0])
-            digest.update(self.view(region, copy.shift_src, rows).tobytes())
-        return digest.digest(sum(region.nbytes for region in task.writes))
+            data += self.view(region, copy.shift_src, rows).tobytes()
+        size = sum(region.nbytes for region in task.writes)
+        if task.op is copy:
+            return data[:size].ljust(size, b"\0")
+        return hashlib.shake_128(f"{task.origin.coord}".encode() + data).digest(size)
 
     def write(self, task: Task, data: bytes) -> None:
         at = 0
@@ -130,8 +138,8 @@ def in_trace_order(graph: TaskGraph, n_past: int) -> list[bytes]:
     """What each task computes, one after the other, every buffer apart."""
     memory = Memory(graph, None, n_past)
     results = []
-    for index, task in enumerate(graph.tasks):
-        results.append(memory.read(index, task))
+    for task in graph.tasks:
+        results.append(memory.read(task))
         memory.write(task, results[-1])
     return results
 
@@ -164,7 +172,9 @@ def favouring(favourite: str) -> Choose:
 
 
 def on_device(program: EntryProgram, n_past: int, choose: Choose) -> list[bytes]:
-    """What each task computes on placed memory, in an order that the barriers allow and `choose` picks."""
+    """What each task computes on placed memory, in an order that the barriers allow and `choose` picks; without the
+    tasks that the scheduler added.
+    """
     graph = TaskGraph(program.entry, program.tasks)
     memory = Memory(graph, program.offsets, n_past)
     machine = BarrierMachine(program.queues, program.barriers, program.sync)
@@ -176,7 +186,7 @@ def on_device(program: EntryProgram, n_past: int, choose: Choose) -> list[bytes]
         starts, queue, early = choose(startable, sorted(machine.running))
         if starts:
             task = machine.start(queue)
-            results[task] = memory.read(task, program.tasks[task])
+            results[task] = memory.read(program.tasks[task])
             if early:
                 memory.write(program.tasks[task], results[task])
             else:
@@ -185,4 +195,5 @@ def on_device(program: EntryProgram, n_past: int, choose: Choose) -> list[bytes]
             task = machine.finish(queue)
             if task in late:
                 memory.write(program.tasks[task], results[task])
-    return results
+    added = ("spill", "reload")
+    return [result for result, task in zip(results, program.tasks, strict=True) if task.origin.stage not in added]

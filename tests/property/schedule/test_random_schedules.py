@@ -5,7 +5,7 @@ values.
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from npuc.check import BarrierLimits, check_within
@@ -51,3 +51,26 @@ def test_a_long_graph_with_few_barriers(seed: int) -> None:
     program = schedule_within(graph, limits(8192, 4), ScheduleOptions())
     assert check_within(program, BarrierLimits(4, 64, 64)) == []
     assert on_device(program, 7, randomly(seed)) == in_trace_order(graph, 7)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 10_000), tasks=st.integers(20, 160), cmx=st.sampled_from([1280, 1536, 1792]))
+def test_spilling_changes_no_value(seed: int, tasks: int, cmx: int) -> None:
+    """Three buffers of 512 bytes is what one task may touch, six such live at the same time."""
+    graph = random_graph(seed, tasks)
+    try:
+        program = schedule_within(graph, limits(cmx), ScheduleOptions())
+    except OverflowRefused:
+        assume(False)
+    assert check_within(program, BarrierLimits(16, 64, 64)) == []
+    expected = in_trace_order(graph, 5)
+    for choose in (randomly(seed), *(favouring(queue) for queue in QUEUES)):
+        assert on_device(program, 5, choose) == expected
+
+
+def test_random_graphs_that_do_not_fit_are_spilled() -> None:
+    """The property above would say nothing if all were refused or none spilled."""
+    spilled = 0
+    for seed in range(20):
+        spilled += schedule_within(random_graph(seed, 160), limits(1792), ScheduleOptions()).spills.stores > 0
+    assert spilled > 5

@@ -112,23 +112,29 @@ class EchoDevice:
 
 @pytest.fixture
 def image(monkeypatch: pytest.MonkeyPatch) -> FakeImage:
-    """Stands in for npurt.load and npurt.Device: any blob holds the model of the session's tests."""
+    """Stands in for npurt.load and npurt.open_device: any blob holds the model of the session's tests; meta["modes"]
+    are the modes that were asked for."""
     import npurt
 
     fake = FakeImage()
+
+    def open_device(image: FakeImage, mode: str, warn: Callable[[str], None]) -> FakeDevice:
+        fake.meta["modes"] = [*fake.meta.get("modes", []), mode]
+        return FakeDevice(image)
+
     monkeypatch.setattr(npurt, "load", lambda path: fake, raising=False)
-    monkeypatch.setattr(npurt, "Device", FakeDevice, raising=False)
+    monkeypatch.setattr(npurt, "open_device", open_device, raising=False)
     return fake
 
 
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> EchoDevice:
-    """Stands in for npurt.load and npurt.Device: any blob gives its inputs back."""
+    """Stands in for npurt.load and npurt.open_device: any blob gives its inputs back."""
     import npurt
 
     fake = EchoDevice()
     monkeypatch.setattr(npurt, "load", lambda path: None, raising=False)
-    monkeypatch.setattr(npurt, "Device", lambda image: fake, raising=False)
+    monkeypatch.setattr(npurt, "open_device", lambda image, mode, warn: fake, raising=False)
     return fake
 
 

@@ -104,10 +104,13 @@ def test_wrong_use_is_refused_by_name(
     assert (result.code, result.out, result.err) == (2, "", message.format(blob=blob))
 
 
-def test_fast_says_that_exact_is_used(npuc: Runner, compiler: Compiler, image: FakeImage, blob: Path) -> None:
-    result = npuc("run", blob, "--prompt-ids", "1", "--max-new-tokens", "1", "--mode", "fast", "--json")
-    assert (result.code, result.err) == (0, "note: there is no fast mode yet, exact is used\n")
+@pytest.mark.parametrize(("words", "mode"), [((), "fast"), (("--mode", "exact"), "exact"), (("--mode", "fast"), "fast")])
+def test_the_mode_is_the_devices(
+    npuc: Runner, compiler: Compiler, image: FakeImage, blob: Path, words: tuple[str, ...], mode: str
+) -> None:
+    result = npuc("run", blob, "--prompt-ids", "1", "--max-new-tokens", "1", *words, "--json")
     assert json.loads(result.out)["tokens"] == greedy([1], 1)
+    assert image.meta["modes"] == [mode]
 
 
 def test_a_model_is_compiled_first_and_leaves_no_file(

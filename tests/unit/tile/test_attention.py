@@ -16,7 +16,8 @@ MEMORY = ["cmx", "cmx", "cmx", "ddr", "ddr", "cmx"]
 
 def reference(
     q: np.ndarray, k_new: np.ndarray, v_new: np.ndarray, k_past: np.ndarray, v_past: np.ndarray,
-    n_past: int, scale: float, softcap: float, window: int,
+    n_past: int, scale: float, softcap: float, window: int, slopes: np.ndarray | None = None,
+    sinks: np.ndarray | None = None,
 ) -> np.ndarray:  # fmt: skip
     """The definition in the kernel's docstring, head by head and row by row."""
     q, k_new, v_new, k_past, v_past = (a.astype(np.float64) for a in (q, k_new, v_new, k_past, v_past))
@@ -33,8 +34,12 @@ def reference(
                 seen &= position > n_past + i - window
             s = scale * k[seen] @ q[h, i]
             s = softcap * np.tanh(s / softcap) if softcap else s
-            p = np.exp(s - s.max())
-            out[h, i] = (p / p.sum()) @ v[seen]
+            if slopes is not None:
+                s = s + float(slopes[h]) * (position[seen] - n_past - i)
+            top = s.max() if sinks is None else max(s.max(), float(sinks[h]))
+            p = np.exp(s - top)
+            total = p.sum() if sinks is None else p.sum() + np.exp(float(sinks[h]) - top)
+            out[h, i] = (p / total) @ v[seen]
     return out
 
 
@@ -68,6 +73,24 @@ def test_attention_in_f32_from_ddr(rows: int, groups: int) -> None:
     step = {"n_past": 6, "n_new": rows}
     got = run_both(attention.attention, arrays, step=step, scale=0.35, bm=4, groups=groups, bk=8)[5]
     np.testing.assert_allclose(got, reference(*arrays[:5], 6, 0.35, 0.0, 0), rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("rows,groups,past,n_past", [(1, 2, 7, 6), (1, 1, 7, 0), (4, 1, 7, 3), (4, 2, 7, 7), (4, 2, 0, 0)])
+@pytest.mark.parametrize("slopes", [False, True])
+@pytest.mark.parametrize("sinks", [False, True])
+def test_slopes_and_sinks_of_heads(rows: int, groups: int, past: int, n_past: int, slopes: bool, sinks: bool) -> None:
+    arrays: list[Any] = case(rows, past, n_past, np.float32)
+    slope = np.array([-0.5, 0.25, 0.125, 1.5, 0.0, 0.75], np.float32) if slopes else None
+    sink = np.array([-40.0, 3.0, 0.5, 90.0, -np.inf, 1.0], np.float32) if sinks else None
+    caches = arrays[3:5] if past else [None, None]
+    step = {"n_past": n_past, "n_new": rows}
+    operands = [*arrays[:3], *caches, arrays[5], slope, sink]
+    got = run_both(attention.attention, operands, step=step, scale=0.35, bm=3, groups=groups, bk=4, window=5)[5]
+    want = reference(*arrays[:5], n_past, 0.35, 0.0, 5, slope, sink)
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+    if not slopes and not sinks:  # the plain form is the form without the operands, to the bit
+        plain = run_both(attention.attention, operands[:6], step=step, scale=0.35, bm=3, groups=groups, bk=4, window=5)
+        np.testing.assert_array_equal(got, plain[5])
 
 
 def test_attention_without_a_past() -> None:

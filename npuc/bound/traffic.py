@@ -1,0 +1,111 @@
+"""The bytes that must cross to and from device memory once, whatever the tiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+import onnx_ir as ir
+
+from npuc.graph.entry import EntryGraph
+from npuc.graph.nodes import SHAPE_OPERANDS, attributes, dims
+from npurt.target.model import Route, Target
+
+STEP_INPUTS = ("n_past", "n_new")
+ROW_TABLES = {"Gather": 0, "StepRows": 0}
+"""Operators of which only the chosen rows of an operand cross."""
+CACHES = (3, 4)
+"""Operands of Attention that are the past of a cache."""
+_BYTES = {ir.DataType.BOOL: 1, ir.DataType.INT8: 1, ir.DataType.UINT8: 1}
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Bytes of each node that were not loaded for an earlier one, in graph order; and what leaves in the end."""
+
+    nodes: tuple[int, ...]
+    stored: int
+
+    @property
+    def loaded(self) -> int:
+        return sum(self.nodes)
+
+
+def loads_of(entry: EntryGraph, item: int, n_past: int) -> Loads:
+    """item: bytes of a float in device memory. n_past: valid rows of the caches."""
+    seen: set[str | None] = set(STEP_INPUTS)
+    found = []
+    for node in entry.model.graph:
+        total = 0
+        skipped = SHAPE_OPERANDS.get(node.op_type, ()) if not node.domain else ()
+        for at, value in enumerate(node.inputs):
+            if value is None or at in skipped or value.name in seen or not _comes_from_memory(value):
+                continue
+            if ROW_TABLES.get(node.op_type) == at:
+                total += min(_bytes(node.outputs[0], item), _bytes(value, item))
+                continue
+            seen.add(value.name)
+            total += _cache_bytes(node, value, item, n_past) if _is_cache(node, at) else _bytes(value, item)
+        found.append(total)
+    return Loads(tuple(found), sum(_bytes(value, item) for value in entry.model.graph.outputs))
+
+
+def seconds_in(target: Target, count: float, held: bool) -> float:
+    """Time of one port for loads: bytes at the full rate, and a latency for each largest double-buffered load."""
+    return _seconds(target, _fastest(target, loads=True), count, held)
+
+
+def seconds_out(target: Target, count: float, held: bool) -> float:
+    """The same for stores."""
+    return _seconds(target, _fastest(target, loads=False), count, held)
+
+
+def shared_seconds(target: Target, count: float) -> float:
+    """Time of what loads and stores share; 0 where they share nothing."""
+    name = _fastest(target, loads=True).pool
+    return count / target.pools[name].rate if name else 0.0
+
+
+def buffer_bytes(target: Target) -> int:
+    """The on-chip memory that loads go to."""
+    return target.memories[_fastest(target, loads=True).destination].bytes
+
+
+def _seconds(target: Target, route: Route, count: float, held: bool) -> float:
+    if not count:
+        return 0.0
+    inside = target.memories[route.destination if route.source == "ddr" else route.source].bytes
+    largest = min(inside // 2, target.engines[route.engine].max_bytes or inside)
+    times = ceil(count / largest) if held else 1
+    return count / route.rate + times * route.latency
+
+
+def _fastest(target: Target, *, loads: bool) -> Route:
+    on_chip = target.on_chip
+    routes = [
+        route
+        for (source, sink), route in target.routes.items()
+        if (source, sink)[not loads] == "ddr" and (source, sink)[loads] in on_chip
+    ]
+    return max(routes, key=lambda route: (route.rate, -route.latency))
+
+
+def _comes_from_memory(value: ir.Value) -> bool:
+    return value.const_value is not None or value.is_graph_input()
+
+
+def _is_cache(node: ir.Node, at: int) -> bool:
+    return node.op_type == "Attention" and at in CACHES
+
+
+def _cache_bytes(node: ir.Node, value: ir.Value, item: int, n_past: int) -> int:
+    """Of a cache [1, G, N, D] only the rows that some row of the step sees."""
+    window = int(attributes(node).get("window", 0))
+    _, groups, rows, depth = dims(value)
+    return groups * depth * min(n_past, rows, window - 1 if window else rows) * item
+
+
+def _bytes(value: ir.Value, item: int) -> int:
+    assert value.dtype is not None, value.name
+    return prod(dims(value)) * (item if value.dtype in _FLOATS else _BYTES.get(value.dtype, 4))

@@ -1,0 +1,150 @@
+"""The work of each canonical node that tiling cannot change: multiplications, vector instructions, engine changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import prod
+
+import onnx_ir as ir
+
+from npuc.graph.nodes import attributes, dims
+from npurt.abi.dtypes import DType
+from npurt.errors import TargetError
+from npurt.target.model import Engine, MatrixRules, Target
+
+Classes = tuple[str, ...]
+
+MOVES = frozenset({
+    "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Slice", "Split", "Expand", "Gather",
+    "GatherND", "GatherElements", "ScatterND", "Pad", "Tile", "Identity", "Cast", "CastLike", "StepRows", "StepMask",
+    "Constant", "ConstantOfShape", "Shape", "Range", "Trilu",
+})  # fmt: skip
+"""Operators that only move data, convert it on the way, or name positions: they may cost nothing."""
+
+SPECIAL = frozenset({
+    "Exp", "Log", "Sqrt", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Reciprocal", "Div", "Pow", "Gelu", "Softplus",
+    "HardSwish",
+})  # fmt: skip
+"""Elementwise operators of one function each; the others count as one simple instruction."""
+
+# instructions per element of the first input that the formula cannot do without
+VECTOR: Mapping[str, Classes] = {
+    "RMSNorm": ("simple", "reduce", "simple", "simple"),  # x * x, sum, times the root, times the weight
+    "LayerNormalization": ("reduce", "simple", "simple", "reduce", "simple", "simple", "simple"),
+    "Rotary": ("simple", "simple", "simple"),  # two products and a sum
+    "Softmax": ("reduce", "simple", "special", "reduce", "simple"),
+    **dict.fromkeys(
+        (f"Reduce{kind}" for kind in ("Sum", "Mean", "Max", "Min", "Prod", "SumSquare", "L2")), ("reduce",)
+    ),
+    **dict.fromkeys(("ArgMax", "ArgMin", "CumSum"), ("reduce",)),
+}
+ATTENTION_SCORE: Classes = ("reduce", "simple", "special", "reduce")  # maximum, difference, exp, sum
+MIXING = frozenset({"RMSNorm", "LayerNormalization", "Softmax", "MatMul", "Gemm"})
+"""Operators whose every output needs all of their input's last axis."""
+
+
+@dataclass(frozen=True)
+class NodeWork:
+    """Seconds of one node. matrix, vector: on each engine at the full rate.
+
+    engine: "matrix", "vector", "both" (attention: matrix, vector, matrix) or "" for a node that may cost nothing.
+    gate: its first result needs everything that comes before it (it mixes the last axis, and has one row).
+    """
+
+    matrix: float
+    vector: float
+    engine: str
+    gate: bool
+
+
+NOTHING = NodeWork(0.0, 0.0, "", False)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Prices on one target. item: bytes of a float; mac_type: its label, such as "f16"."""
+
+    matrix: Engine
+    vector: Engine
+    rules: MatrixRules
+    item: int
+    mac_type: str
+
+    @classmethod
+    def of(cls, target: Target, floats: DType) -> Costs:
+        matrix = target.engine_of("matrix")
+        if floats.label not in matrix.macs_per_cycle:
+            raise TargetError(
+                f"{target.name} multiplies no {floats.label}; it takes {', '.join(matrix.macs_per_cycle)}"
+            )
+        return cls(matrix, target.engine_of("vector"), target.matrix, floats.nbytes, floats.label)
+
+    def macs(self, rows: int, count: float) -> float:
+        """Seconds of `count` MACs whose rows come in groups of `rows`; the engine computes whole steps of rows."""
+        step = self.rules.row_multiple
+        padded = -(-rows // step) * step / rows if rows else 0.0
+        return count * padded / self.matrix.macs_per_cycle[self.mac_type] / self.matrix.clock
+
+    def elements(self, count: float, classes: Classes) -> float:
+        """Seconds of these instructions on each of `count` elements."""
+        engine = self.vector
+        cycles = sum(engine.cycles[name] for name in classes)
+        return cycles * count * self.item / engine.bytes_per_cycle / engine.units / engine.clock
+
+
+def node_work(node: ir.Node, costs: Costs, n_past: int) -> NodeWork:
+    """n_past: rows of the cache that are valid."""
+    rule = _MATRIX.get(node.op_type)
+    if rule is not None:
+        return rule(node, costs, n_past)
+    if node.op_type in MOVES or _folds(node):
+        return NOTHING
+    classes = VECTOR.get(node.op_type) or (("special",) if node.op_type in SPECIAL else ("simple",))
+    shape = _shape(node.inputs[0]) if node.op_type in VECTOR else _shape(node.outputs[0])
+    count = prod(shape)
+    if node.op_type == "Rotary":
+        count = count // shape[-1] * attributes(node)["rotary_dim"]
+    gate = node.op_type in MIXING and prod(shape[:-1]) == 1
+    return NodeWork(0.0, costs.elements(count, classes), "vector", gate)
+
+
+def _matmul(node: ir.Node, costs: Costs, _: int) -> NodeWork:
+    a, b, c = _shape(node.inputs[0]), _shape(node.inputs[1]), _shape(node.outputs[0])
+    turned = node.op_type == "Gemm" and bool(attributes(node).get("transA", 0))
+    depth = a[0] if turned else a[-1]
+    # rows of one product: all of them where the second operand is one matrix
+    rows = prod(c[:-1]) if len(b) <= 2 else (c[-2] if len(c) > 1 else 1)
+    return NodeWork(costs.macs(rows, prod(c) * depth), 0.0, "matrix", prod(c[:-1]) == 1)
+
+
+def _attention(node: ir.Node, costs: Costs, n_past: int) -> NodeWork:
+    """Row i sees the past and the new rows up to itself, inside the window if there is one."""
+    _, heads, rows, depth = _shape(node.inputs[0])
+    groups, value_depth = _shape(node.inputs[1])[1], _shape(node.inputs[2])[3]
+    window = int(attributes(node).get("window", 0)) or n_past + rows
+    pairs = heads * sum(min(n_past + i + 1, window) for i in range(rows))
+    matrix = costs.macs(heads // groups * rows, pairs * (depth + value_depth))
+    vector = costs.elements(pairs, ATTENTION_SCORE) + costs.elements(heads * rows * value_depth, ("simple",))
+    return NodeWork(matrix, vector, "both", False)
+
+
+_MATRIX: Mapping[str, Callable[[ir.Node, Costs, int], NodeWork]] = {
+    "MatMul": _matmul,
+    "Gemm": _matmul,
+    "Attention": _attention,
+}
+
+
+def _folds(node: ir.Node) -> bool:
+    """Whether the matrix engine can do it on the way out: a constant added to or multiplied with a product."""
+    if node.op_type not in ("Add", "Mul", "Clip") or not node.inputs:
+        return False
+    values = [value for value in node.inputs if value is not None and value.const_value is None]
+    maker = values[0].producer() if len(values) == 1 else None
+    return maker is not None and maker.op_type in ("MatMul", "Gemm")
+
+
+def _shape(value: ir.Value | None) -> tuple[int, ...]:
+    assert value is not None
+    return dims(value)

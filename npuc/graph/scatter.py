@@ -1,0 +1,106 @@
+"""Caches of a fixed size, in which ScatterND writes the rows of a run: found, and said as npuc.WriteRows.
+
+A cache of N slots [1, G, N, D] holds token i in slot i. What such a graph reads is the whole buffer, past rows and new
+ones; how many are filled it counts in integer states of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from npuc.frontend.errors import Problems
+from npuc.graph.edit import Names, source_of
+from npuc.graph.expand.place import Place
+from npuc.graph.nodes import DOMAIN, attributes, is_op, producer
+from npuc.graph.recognise.probe import Point, Prober
+from npuc.graph.state_class import StateClass
+from npuc.graph.state_info import StateInfo
+
+CACHE_ROWS_AXIS = 2
+
+
+def find_fixed_caches(
+    model: ir.Model, states: Sequence[StateInfo], classes: Sequence[StateClass]
+) -> tuple[list[StateInfo], list[StateClass]]:
+    """The states and their classes, those of fixed caches as append states; their writes become npuc.WriteRows.
+
+    Where there is one, integers of one element that every run replaces count rows, which `check_counts` proves.
+    """
+    names = Names(model.graph)
+    inputs = {v.name: v for v in model.graph.inputs}
+    outputs = {v.name: v for v in model.graph.outputs}
+    new_states, new_classes = list(states), list(classes)
+    for index, (state, kind) in enumerate(zip(states, classes, strict=True)):
+        before, after = inputs.get(state.input), outputs.get(state.output)
+        if kind.kind == "replace" and before is not None and after is not None and len(state.shape) == 4:
+            found = _say_write(model.graph, before, after, names)
+            if found is not None:
+                new_states[index] = replace(state, growing_axis=CACHE_ROWS_AXIS)
+                new_classes[index] = StateClass(
+                    state.id, "append", CACHE_ROWS_AXIS, found[0], f"node {found[1]} (ScatterND) writes rows into its "
+                    f"{state.shape[CACHE_ROWS_AXIS]} slots", slots=state.shape[CACHE_ROWS_AXIS],
+                )  # fmt: skip
+    if new_states != list(states):
+        for index, (state, kind) in enumerate(zip(states, classes, strict=True)):
+            whole = state.dtype in (int(ir.DataType.INT64), int(ir.DataType.INT32))
+            if kind.kind == "replace" and whole and int(np.prod(state.shape)) == 1:
+                new_classes[index] = replace(kind, kind="counter", why="it counts the rows of the caches")
+    return new_states, new_classes
+
+
+def _say_write(graph: ir.Graph, before: ir.Value, after: ir.Value, names: Names) -> tuple[str, str] | None:
+    """Puts npuc.WriteRows(before, new rows, first row) in the place of the nodes that write a cache, if they do.
+
+    The form is Transpose(ScatterND(Transpose(before), indices [S, 1], rows [S, ...])), whose first transposition brings
+    the rows to the front and whose last one undoes it. Returns the names of the new rows and of the ScatterND.
+    """
+    last = producer(source_of(after), "Transpose")
+    scatter = producer(source_of(last.inputs[0]), "ScatterND") if last is not None else None
+    if last is None or scatter is None or attributes(scatter).get("reduction", "none") not in ("none", b"none"):
+        return None
+    data, indices, rows = scatter.inputs
+    first = producer(source_of(data), "Transpose")
+    if first is None or source_of(first.inputs[0]) is not before:
+        return None
+    perm, back = list(attributes(first).get("perm", (3, 2, 1, 0))), list(attributes(last).get("perm", (3, 2, 1, 0)))
+    index_shape = indices.shape if indices is not None else None
+    if perm[0] != CACHE_ROWS_AXIS or [perm[p] for p in back] != [0, 1, 2, 3]:
+        return None
+    if index_shape is None or len(index_shape) != 2 or index_shape[1] != 1:
+        return None
+    place = Place(graph, last, names)
+    new = place.op("Transpose", rows, perm=back)
+    place.replace(place.op("WriteRows", before, new, place.op("ReduceMin", indices, keepdims=0), domain=DOMAIN))
+    return new.name or "", scatter.name or ""
+
+
+def check_counts(
+    graph: ir.Graph, states: Sequence[StateInfo], classes: Sequence[StateClass], prober: Prober, points: Sequence[Point]
+) -> None:
+    """Proves on probes that caches of a fixed size are written from row n_past on, and that counters then have n_past
+    and the new rows. Raises ModelRefused naming the states for which it does not hold."""
+    outputs = {value.name: value for value in graph.outputs}
+    problems = Problems()
+    for state, kind in zip(states, classes, strict=True):
+        after = outputs.get(state.output)
+        if kind.kind == "counter" and after is not None:
+            if any(prober.evaluate(after, point).reshape(-1).tolist() != [point.total] for point in points):
+                problems.add(f"state {state.id!r} is an integer beside caches of a fixed size, but does not count rows")
+        elif kind.slots is not None:
+            write = producer(source_of(after), "WriteRows", domain=DOMAIN)
+            start = write.inputs[2].producer() if write is not None and write.inputs[2] is not None else None
+            indices = start.inputs[0] if start is not None and is_op(start, "ReduceMin") else None
+            assert indices is not None, f"the write of {state.id} has been made by this module"
+            for point in points:
+                due = list(range(point.n_past, point.total))
+                if prober.evaluate(indices, point).reshape(-1).tolist() != due:
+                    problems.add(
+                        f"state {state.id!r}: with {point.n_past} past rows its cache is not written at {due}, the "
+                        "slots of the new ones"
+                    )
+                    break
+    problems.refuse()

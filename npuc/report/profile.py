@@ -1,0 +1,165 @@
+"""`npuc profile`: where the time of a blob's entries goes, against a bound that tiles cannot move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from npuc.report.occupancy import occupancy
+from npuc.report.vendor import is_benchmark, token_ratios
+from npurt import load
+from npurt.errors import DeviceError
+from npurt.image import Entry, Image
+from npurt.target import Target, load_target
+from npurt.timing import EntryTimer, Timing, shares
+
+READINGS = ("held", "overlapped")
+_US = 1e-6  # of a picosecond
+_STEPS = 200  # of the occupancy in the JSON
+
+
+@dataclass(frozen=True)
+class Run:
+    """One entry at one step: both readings of the DMA latency, and (picoseconds, bytes) of the scratchpad."""
+
+    entry: Entry
+    chosen: Timing
+    other: Timing
+    levels: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Profile:
+    image: Image
+    target: Target
+    reading: str
+    runs: tuple[Run, ...]
+
+
+def profile(
+    path: str | Path, *, entry: str | None = None, target: str | None = None, n_past: int | None = None,
+    reading: str = "held",
+) -> Profile:  # fmt: skip
+    """entry: None for all. target: None for the blob's own; else a name or the path of a .toml. n_past: None for full
+    caches. reading: whether a port is held by the latency of its transfers ("held") or not ("overlapped").
+
+    Errors: BlobError, TargetError; DeviceError for an unknown entry or an impossible n_past.
+    """
+    image = load(path)
+    if entry is not None and entry not in image.entries:
+        raise DeviceError(f"no entry {entry!r}: there are {', '.join(image.entries)}")
+    machine = load_target(target or image.metadata.target)
+    runs = []
+    for name, row in image.entries.items():
+        if entry is not None and name != entry:
+            continue
+        timer = EntryTimer(image, row, machine)
+        past = None if n_past is None or (entry is None and n_past > row.max_past) else n_past
+        timings = {kind: timer.run(past, held=kind == "held") for kind in READINGS}
+        chosen = timings[reading]
+        other = timings[READINGS[1 - READINGS.index(reading)]]
+        runs.append(Run(row, chosen, other, occupancy(image, row, chosen)))
+    return Profile(image, machine, reading, tuple(runs))
+
+
+def profile_json(found: Profile) -> dict[str, Any]:
+    """What `npuc profile --json` prints; times in microseconds.
+
+    target, dma_latency, entries (see `_entry`), tokens (SmolLM2-135M alone, see `token_ratios`).
+    """
+    meta = found.image.meta
+    bounds = {row["name"]: row.get("bound") for row in meta["entries"]}
+    own = found.target.name == meta["target"]
+    entries = [_entry(run, bounds[run.entry.name] if own else None, found.reading) for run in found.runs]
+    makespans = {row["name"]: row["makespan_us"] for row in entries}
+    return {
+        "target": found.target.name,
+        "dma_latency": found.reading,
+        "entries": entries,
+        "tokens": token_ratios(makespans, found.reading) if is_benchmark(meta) else [],
+    }
+
+
+def _entry(run: Run, bound: Mapping[str, Any] | None, reading: str) -> dict[str, Any]:
+    """One entry.
+
+    makespan_us, and that of the other reading; bound_us, bound_ratio, bound_parts_us: None where the blob has no bound
+    for this step and target; resources_us: busy time of each queue, whose largest is a second, analytical estimate;
+    queues: busy and idle by cause; path_us: of the critical path by queue; nodes: of it by graph node.
+    """
+    timing, step = run.chosen, run.chosen.step
+    parts = bound["parts_us"][reading] if bound is not None and bound["n_past"] == next(iter(step.values())) else None
+    limit = max(parts.values()) if parts else None
+    makespan = timing.makespan * _US
+    by_node, by_queue = shares(timing)
+    return {
+        "name": timing.entry,
+        "rows": run.entry.rows,
+        "capacity": run.entry.capacity,
+        "n_past": next(iter(step.values())),
+        "makespan_us": makespan,
+        "makespan_other_latency_us": run.other.makespan * _US,
+        "bound_us": limit,
+        "bound_ratio": makespan / limit if limit else None,
+        "bound_parts_us": parts,
+        "resources_us": {queue.name: queue.busy * _US for queue in timing.queues},
+        "ddr_bytes": timing.ddr_read + timing.ddr_written,
+        "ddr_read": timing.ddr_read,
+        "ddr_written": timing.ddr_written,
+        "tasks": len(run.entry.tasks),
+        "queues": [
+            {
+                "name": queue.name, "tasks": queue.tasks, "busy_us": queue.busy * _US, "work_us": queue.work * _US,
+                "launch_us": queue.launch * _US, "latency_us": queue.latency * _US, "shared_us": queue.shared * _US,
+                "idle_us": queue.idle * _US,
+                "stalls_us": {name: time * _US for name, time in queue.stalls.items()},
+            }
+            for queue in timing.queues
+        ],
+        "traffic": [
+            {"from": row.source, "to": row.sink, "transfers": row.transfers, "bytes": max(row.read, row.written)}
+            for row in timing.traffic
+        ],
+        "path_us": {name: share.time * _US for name, share in by_queue.items()},
+        "nodes": [
+            {"node": node, "path_us": share.time * _US, "share": share.time / max(timing.makespan, 1), "bound_by": kind}
+            for (node, share), kind in zip(by_node.items(), _limits(timing, list(by_node)), strict=True)
+        ],
+        "cmx": _occupancy(run.levels),
+        "assumed": list(timing.assumed),
+    }  # fmt: skip
+
+
+def _limits(timing: Timing, nodes: Sequence[str]) -> list[str]:
+    """What takes most of the busy time of each node: "bandwidth", "latency", "matrix", "vector" or "launch"."""
+    number = {node: at for at, node in enumerate(nodes)}
+    of_task = np.array([number.get(node, len(nodes)) for node in timing.nodes], np.int64)
+    costs, queue = timing.job.costs, timing.job.queue
+    moves = np.isin(queue, [at for at, info in enumerate(timing.info) if info.kind == "dma"])
+    matrix = np.isin(queue, [at for at, info in enumerate(timing.info) if info.kind == "matrix"])
+    columns = {
+        "bandwidth": costs.work * moves,
+        "latency": costs.latency * moves,
+        "matrix": costs.work * matrix,
+        "vector": costs.work * ~(moves | matrix),
+        "launch": costs.setup,
+    }
+    totals = np.stack([np.bincount(of_task, column, len(nodes) + 1) for column in columns.values()])
+    names = list(columns)
+    return [names[at] for at in totals.argmax(0)[: len(nodes)].tolist()]
+
+
+def _occupancy(levels: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """peak_bytes, mean_bytes (over time), and at most 200 [microseconds, bytes] steps."""
+    if not levels:
+        return {"peak_bytes": 0, "mean_bytes": 0.0, "steps": []}
+    times, sizes = np.array(levels, np.int64).T
+    whole = max(int(times[-1]), 1)
+    mean = float((sizes[:-1] * np.diff(times)).sum() / whole)
+    pace = -(-len(levels) // _STEPS)
+    steps = [[time * _US, size] for time, size in levels[::pace]]
+    return {"peak_bytes": int(sizes.max()), "mean_bytes": mean, "steps": steps}

@@ -1,0 +1,88 @@
+"""The profile for people."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from npuc.report.vendor import vendor_text
+
+_NODES = 10
+_NUMBER = re.compile(r"\d+")
+_FAR = 0.2  # difference to the analytical estimate that is worth a line
+
+
+def profile_text(found: Mapping[str, Any]) -> str:
+    """found: as `profile_json` gives it. Lines ended by a newline."""
+    lines = [f"target {found['target']}, latency of a transfer {found['dma_latency']}"]
+    for entry in found["entries"]:
+        lines += ["", *_entry(entry)]
+    if found["tokens"]:
+        lines += ["", *vendor_text(found["tokens"])]
+    assumed = sorted({key for entry in found["entries"] for key in entry["assumed"]})
+    lines += ["", f"rests on assumed numbers: {', '.join(assumed)}" if assumed else "rests on no assumed number"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _entry(entry: Mapping[str, Any]) -> Iterator[str]:
+    makespan = entry["makespan_us"]
+    other = entry["makespan_other_latency_us"]
+    yield (
+        f"{entry['name']}  capacity {entry['capacity']}, n_past {entry['n_past']}, {entry['tasks']} tasks: "
+        f"{makespan:.1f} us ({other:.1f} in the other reading of the latency)"
+    )
+    if entry["bound_us"] is not None:
+        parts = ", ".join(f"{name} {time:.0f}" for name, time in entry["bound_parts_us"].items())
+        yield f"  bound {entry['bound_us']:.1f} us, ratio {entry['bound_ratio']:.3f}  ({parts})"
+    busiest = max(entry["resources_us"], key=lambda name: entry["resources_us"][name])
+    estimate = entry["resources_us"][busiest]
+    yield f"  analytical estimate {estimate:.1f} us, all that {busiest} has to do" + (
+        f"; the rest is {_stalls(next(queue for queue in entry['queues'] if queue['name'] == busiest))}"
+        if makespan and (makespan - estimate) / makespan > _FAR
+        else ""
+    )
+    read, written = entry["ddr_read"], entry["ddr_written"]
+    cmx = entry["cmx"]
+    yield (
+        f"  DDR {read / 1e6:.2f} MB read, {written / 1e6:.2f} MB written; "
+        f"CMX peak {cmx['peak_bytes'] / 1024:.0f} KiB, mean {cmx['mean_bytes'] / 1024:.0f} KiB"
+    )
+    yield from _table(
+        [("queue", "tasks", "busy", "work", "launch", "latency", "shared", "stalls")]
+        + [
+            (
+                queue["name"], str(queue["tasks"]), f"{100 * queue['busy_us'] / makespan if makespan else 0:.1f} %",
+                *(f"{queue[key]:.0f}" for key in ("work_us", "launch_us", "latency_us", "shared_us")), _stalls(queue),
+            )
+            for queue in entry["queues"]
+        ]
+    )  # fmt: skip
+    yield from _table(
+        [("from", "to", "transfers", "bytes")]
+        + [(row["from"], row["to"], str(row["transfers"]), str(row["bytes"])) for row in entry["traffic"]]
+    )
+    yield from _table([("share", "us", "nodes", "bound by", "on the critical path"), *_kinds(entry["nodes"])])
+
+
+def _kinds(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """The critical path by nodes that differ in numbers alone, such as those of equal layers; largest share first."""
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for row in nodes:
+        groups.setdefault((_NUMBER.sub("*", row["node"]) or "(no node)", row["bound_by"]), []).append(row)
+    totals = [(sum(row["path_us"] for row in rows), key, rows) for key, rows in groups.items()]
+    for time, (name, kind), rows in sorted(totals, key=lambda total: (-total[0], total[1]))[:_NODES]:
+        share = sum(row["share"] for row in rows)
+        label = name if len(rows) > 1 else rows[0]["node"] or name
+        yield f"{100 * share:.1f} %", f"{time:.1f}", str(len(rows)), kind, label
+
+
+def _stalls(queue: Mapping[str, Any]) -> str:
+    rows = sorted(queue["stalls_us"].items(), key=lambda row: -row[1])
+    return ", ".join(f"{name} {time:.0f}" for name, time in rows)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    for row in rows:
+        yield ("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()

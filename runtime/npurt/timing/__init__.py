@@ -1,0 +1,23 @@
+"""The machine model's cycles: timing-only runs of a blob's entries, without data and without weights."""
+
+from npurt.timing.entry import EntryTimer, time_entry
+from npurt.timing.job import PS, Costs, Job, Stall, Times
+from npurt.timing.machine import simulate
+from npurt.timing.path import critical_path, shares
+from npurt.timing.result import QueueTime, Timing, Traffic
+
+__all__ = [
+    "PS",
+    "Costs",
+    "EntryTimer",
+    "Job",
+    "QueueTime",
+    "Stall",
+    "Times",
+    "Timing",
+    "Traffic",
+    "critical_path",
+    "shares",
+    "simulate",
+    "time_entry",
+]
