@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,17 @@ from npuc.bound import bound_record
 from npuc.check import check
 from npuc.emit import write_blob
 from npuc.frontend import LoadedModel, check_model, load
+from npuc.frontend.configuration import end_tokens, max_positions
 from npuc.graph.entry import EntryGraph, ModelGraphs, StateSpec
 from npuc.graph.options import BuildOptions
-from npuc.graph.pipeline import build
+from npuc.graph.pipeline import STEP_NAMES, build
+from npuc.graph.steps import Build
 from npuc.lower.consts import ConstPool
 from npuc.lower.entry import Lowered, lower
 from npuc.lower.errors import LoweringRefused
 from npuc.lower.storage import Storage
 from npuc.lower.walk import state_buffers, state_dtype
+from npuc.progress import Report, silent
 from npuc.report.metadata import build_metadata, entry_ports
 from npuc.schedule import EntryProgram, OverflowRefused, schedule
 from npuc.tasks import Buffer
@@ -88,29 +90,47 @@ class InternalError(Exception):
     """The compiler contradicts itself: the independent checker found a fault in its schedule."""
 
 
-def compile_model(path: str | Path, options: CompileOptions) -> Compiled | None:
+def compile_model(path: str | Path, options: CompileOptions, report: Report = silent) -> Compiled | None:
     """All stages up to scheduled and checked programs; None where `stop_after` ended it at the graph level.
 
-    Raises ModelRefused, LoweringRefused, OverflowRefused, OptionError for what the user can change.
+    report: told each step. Raises ModelRefused, LoweringRefused, OverflowRefused, OptionError for what the user can
+    change.
     """
     seconds: dict[str, float] = {}
     clock = time.perf_counter()
+    report("reading the model", None)
     loaded = load(path)
     check_model(loaded)
     assets = read_assets(loaded)
     step, folder = options.dump_after or ("", None)
     limits = build_options(options, assets)
-    graphs = build(loaded, limits, dump_after=(step,) if step else (), dump_dir=folder, stop_after=options.stop_after)
+    graphs = build(
+        loaded, limits, dump_after=(step,) if step else (), dump_dir=folder, stop_after=options.stop_after,
+        watch=graph_watch(report),
+    )  # fmt: skip
     seconds["graph"] = time.perf_counter() - clock
     if options.stop_after is not None:
         return None
-    return compile_graphs(graphs, options, assets, seconds)
+    return compile_graphs(graphs, options, assets, seconds, report)
+
+
+def graph_watch(report: Report) -> Callable[[str, Build], None]:
+    """Tells `report` after each step of the graph how many of them are done."""
+
+    def watch(step: str, _: Build) -> None:
+        report(f"graph, {step} done", (STEP_NAMES.index(step) + 1) / len(STEP_NAMES))
+
+    return watch
 
 
 def compile_graphs(
-    graphs: ModelGraphs, options: CompileOptions, assets: Mapping[str, bytes], seconds: dict[str, float]
+    graphs: ModelGraphs,
+    options: CompileOptions,
+    assets: Mapping[str, bytes],
+    seconds: dict[str, float],
+    report: Report = silent,
 ) -> Compiled:
-    """The stages behind the graph level. seconds: by stage so far; the new ones are added.
+    """The stages behind the graph level. seconds: by stage so far; the new ones are added. report: told each entry.
 
     Raises LoweringRefused and OverflowRefused.
     """
@@ -120,7 +140,8 @@ def compile_graphs(
     buffers = state_buffers(graphs.states, storage)
     lowered, programs = [], []
     clock = time.perf_counter()
-    for entry in graphs.entries:
+    for number, entry in enumerate(graphs.entries):
+        report(f"lower and schedule {entry.label}", number / len(graphs.entries))
         tasks, program = _entry(entry, graphs.states, buffers, storage, consts, cache, target)
         lowered.append(tasks)
         programs.append(program)
@@ -136,13 +157,15 @@ def compile_graphs(
     return Compiled(graphs, target, lowered, programs, states, metadata, dict(assets), cache.traces, seconds)
 
 
-def compile_to_blob(path: str | Path, blob: str | Path, options: CompileOptions) -> CompileSummary | None:
+def compile_to_blob(
+    path: str | Path, blob: str | Path, options: CompileOptions, report: Report = silent
+) -> CompileSummary | None:
     """Compiles and writes; nothing is at `blob` that was not there before unless all of it worked."""
     clock = time.perf_counter()
-    compiled = compile_model(path, options)
+    compiled = compile_model(path, options, report)
     if compiled is None:
         return None
-    size = write_blob(compiled.programs, compiled.states, compiled.metadata, compiled.assets, blob)
+    size = write_blob(compiled.programs, compiled.states, compiled.metadata, compiled.assets, blob, report)
     compiled.seconds["total"] = time.perf_counter() - clock
     return CompileSummary(_summary(compiled, size), compiled.graphs.report, size, compiled.seconds)
 
@@ -152,7 +175,7 @@ def build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> Build
     return BuildOptions(
         max_prompt_len=options.max_prompt_len, min_response_len=options.min_response_len, chunk=options.chunk,
         capacities=options.capacities, dims=options.dims, state_rows=options.state_rows, llm=options.llm,
-        max_positions=_json(assets, "config.json").get("max_position_embeddings"),
+        max_positions=max_positions(assets),
     )  # fmt: skip
 
 
@@ -199,25 +222,6 @@ def read_assets(loaded: LoadedModel) -> dict[str, bytes]:
     """The files beside the model that a session needs, by name."""
     found = sorted(loaded.assets.items())
     return {name: asset if isinstance(asset, bytes) else asset.read_bytes() for name, asset in found}
-
-
-def end_tokens(assets: Mapping[str, bytes]) -> tuple[list[int], int | None]:
-    """(ids that end an answer, start id or None) from generation_config.json, else config.json."""
-    found: dict[str, Any] = {**_json(assets, "config.json"), **_json(assets, "generation_config.json")}
-    stops = found.get("eos_token_id")
-    if stops is None:
-        ids: list[int] = []
-    else:
-        ids = [int(i) for i in (stops if isinstance(stops, Sequence) else [stops])]
-    start = found.get("bos_token_id")
-    return ids, int(start) if isinstance(start, int) else None
-
-
-def _json(assets: Mapping[str, bytes], name: str) -> dict[str, Any]:
-    if name not in assets:
-        return {}
-    found = json.loads(assets[name])
-    return {key: value for key, value in found.items() if value is not None} if isinstance(found, dict) else {}
 
 
 def _node_rows(entries: Sequence[EntryGraph], lowered: Sequence[Lowered]) -> list[dict[str, Any]]:

@@ -65,7 +65,7 @@ RULES = (
     Rule(
         "npuc.cli",
         only=("click", "npuc.cli", "npuc.__version__"),
-        lazy=("npuc", "npurt", "numpy", "onnx", "onnx_ir", "lief"),
+        lazy=("npuc", "npurt", "numpy", "onnx", "onnx_ir", "lief", "rich"),
         why="commands import inside their functions, so that `npuc --help` starts at once",
     ),
     Rule(

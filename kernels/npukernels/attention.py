@@ -15,8 +15,8 @@ def attention(
     Row i sees past slot j where j < step.n_past and new slot j where j <= i; with a window only the last `window`
     positions up to its own. H / G query heads share a key head. softcap: s becomes softcap * tanh(s / softcap).
     k_past and v_past may be None. slopes[H] f32: slope * (position of the column - position of the row) is added to the
-    scores. sinks[H] f32: scores of a further column without a value. bm: rows of a block, groups: key heads of a program, bk: past slots of a block;
-    blocks at or past n_past cost nothing.
+    scores. sinks[H] f32: scores of a further column without a value. bm: rows of a block, groups: key heads of a
+    program, bk: past slots of a block; blocks at or past n_past cost nothing.
     """
     (heads, rows, depth), width = q.shape, v_new.shape[2]
     share, past = heads // k_new.shape[0], 0 if k_past is None else k_past.shape[1]

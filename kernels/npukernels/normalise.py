@@ -7,7 +7,7 @@ Block = tuple[int, ...]
 
 
 def softmax_rows(x: t.Tile, sink: t.Tile | None = None) -> t.Tile:
-    """Softmax over the last axis; a row of -inf gives zeros. sink: of a further column that is not among the results."""
+    """Softmax over the last axis; a row of -inf gives zeros. sink: score of a further column, not returned."""
     last = x.rank - 1
     top = t.max(x, last)
     if sink is not None:

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -22,6 +23,7 @@ COMMANDS = {
     "inspect": ("npuc.cli.inspect", "Show what a blob holds: tasks, memory, sections, states."),
     "disasm": ("npuc.cli.disasm", "Print a blob's whole program as stable text."),
     "profile": ("npuc.cli.profile", "Show where a blob's time goes, against a bound that tiles cannot move."),
+    "bench": ("npuc.cli.bench", "Measure tokens per second of a blob on this host."),
     "diff": ("npuc.cli.diff", "Compare two programs; exit code 1 where they differ."),
     "roofline": ("npuc.cli.roofline", "Show what bounds sparse attention on a machine."),
     "targets": ("npuc.cli.targets", "List the machines, or show one's numbers and their sources."),
@@ -33,6 +35,9 @@ EPILOG = (
     "Exit codes: 0 good, 1 a difference or failed check, 2 wrong use, 3 the model is refused, 4 the blob is refused."
 )
 
+
+COMPLETE = "_NPUC_COMPLETE"
+"""Set by the shell when it asks what can be completed, or for its script: docs/cli.md. The name is click's rule."""
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
@@ -63,6 +68,14 @@ class LazyGroup(click.Group):
                 each.params.append(DEBUG)  # so that it may stand behind the command, too
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        close = get_close_matches(args[0], COMMANDS, n=1) if args and args[0] not in COMMANDS else []
+        if close:
+            raise click.UsageError(f"No such command {args[0]!r}. Did you mean {close[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
@@ -84,6 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code; prints at most one message, without a traceback."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     context: click.Context | None = None
+    asked = os.environ.get(COMPLETE)
+    if asked:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(group, {}, "npuc", COMPLETE, asked)
     try:
         context = group.make_context("npuc", words)
         with context:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from npuc.cli.options import is_blob, note
+from npuc.cli.progress import progress
 
 if TYPE_CHECKING:
     from npuc.driver import CompileOptions
@@ -23,14 +24,15 @@ DEFAULT_MODEL = Path(__file__).resolve().parents[1] / "data" / "default_model"
 
 
 @contextmanager
-def blob_for(source: Path | None, options: CompileOptions, *, given: bool) -> Iterator[Path]:
+def blob_for(source: Path | None, options: Callable[[], CompileOptions], *, given: bool) -> Iterator[Path]:
     """The path of a blob for as long as the block lasts.
 
-    source: a blob, a model, or None for the embedded model. given: whether an option of compilation was given, which a
-    finished blob refuses (click.UsageError).
+    source: a blob, a model, or None for the embedded model. options: called only where there is something to compile,
+    as it imports the compiler. given: whether an option of compilation was given, which a finished blob refuses
+    (click.UsageError).
     """
     if source is None:
-        with _embedded(options) as path:
+        with _embedded(options()) as path:
             yield path
     elif is_blob(source):
         if given:
@@ -38,7 +40,7 @@ def blob_for(source: Path | None, options: CompileOptions, *, given: bool) -> It
         yield source
     else:
         with _scratch() as folder:
-            yield _compile(source, folder / "model.npu", options)
+            yield _compile(source, folder / "model.npu", options())
 
 
 @contextmanager
@@ -72,7 +74,8 @@ def _compile(source: Path, blob: Path, options: CompileOptions) -> Path:
     from npuc.driver import compile_to_blob
 
     note(f"compiling {'the embedded model' if source == DEFAULT_MODEL else source.name}")
-    compile_to_blob(source, blob, options)
+    with progress() as report:
+        compile_to_blob(source, blob, options, report)
     return blob
 
 

@@ -14,9 +14,10 @@ from npuc.cli.options import (
     compile_options,
     json_option,
     mode_option,
-    note,
     options_of,
+    settle_mode,
 )
+from npuc.cli.progress import progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,9 +82,15 @@ def command(
 
     inputs = None if input_ is None else _inputs(model, input_, given)
     options = options_of(given, llm=False if input_ is not None else None)
-    result = check(
-        Request(model, options, blob, inputs, _prompt(prompt, prompt_ids), tokens, rtol, atol, everything, mode, note)
-    )
+    ids = _prompt(prompt, prompt_ids)
+    settle_mode(mode)
+    with progress() as report:
+        result = check(
+            Request(
+                model, options, blob, inputs, ids, tokens, rtol, atol, everything, mode,
+                lambda line: report.say(f"note: {line}"), report,
+            )
+        )  # fmt: skip
     if as_json:
         click.echo(json.dumps(result.to_json()))
     else:

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from npuc.cli.options import compile_options, json_option, keep_inputs, note, options_of, output_option
+from npuc.cli.options import compile_options, is_blob, json_option, keep_inputs, note, options_of, output_option
+from npuc.cli.progress import progress
 
 
 @click.command("compile")
@@ -17,7 +18,7 @@ from npuc.cli.options import compile_options, json_option, keep_inputs, note, op
 @compile_options
 @click.option(
     "--dump-after", type=(str, click.Path(file_okay=False, path_type=Path)), metavar="STEP DIR",
-    help="Save the graph after a step (or after `all`) as ONNX files.",
+    help="Save the graph after a step, such as fold, or after `all`, as ONNX files.",
 )  # fmt: skip
 @click.option("--stop-after", metavar="STEP", help="Stop after a step of the graph; no blob is written.")
 @json_option
@@ -39,20 +40,24 @@ def command(
     npuc compile model.onnx -o model.npu
     npuc compile exported/ -o model.npu --max-prompt-len 512 --chunk 64 --capacities 256,640
     npuc compile graph.onnx -o graph.npu --dim batch=1 --precision f32
-    npuc compile model.onnx --dump-after fuse stages/ --stop-after fuse
+    npuc compile model.onnx --dump-after all stages/ --stop-after attention
     """
+    if stop_after is None and output is None:
+        raise click.UsageError("say where the blob goes: -o BLOB")
+    if stop_after is not None and output is not None:
+        raise click.UsageError("-o and --stop-after exclude each other: a stopped compilation writes no blob")
+    if is_blob(model):
+        raise click.UsageError(f"{model} is compiled already: `npuc run` and `npuc exec` take it as it is")
     from npuc.driver import compile_model, compile_to_blob
 
     options = options_of(given, dump_after=dump_after, stop_after=stop_after)
-    if stop_after is not None:
-        if output is not None:
-            raise click.UsageError("-o and --stop-after exclude each other: a stopped compilation writes no blob")
-        compile_model(model, options)
-        return
     if output is None:
-        raise click.UsageError("say where the blob goes: -o BLOB")
+        with progress() as report:
+            compile_model(model, options, report)
+        return
     keep_inputs(output, model)
-    summary = compile_to_blob(model, output, options)
+    with progress() as report:
+        summary = compile_to_blob(model, output, options, report)
     assert summary is not None, "only --stop-after ends without a blob"
     for line in summary.report:
         note(line)

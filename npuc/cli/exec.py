@@ -15,10 +15,11 @@ from npuc.cli.options import (
     is_blob,
     keep_inputs,
     mode_option,
-    note,
     options_of,
     output_option,
+    settle_mode,
 )
+from npuc.cli.progress import progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,12 +67,15 @@ def command(
     if is_model:
         assert source is not None
         given["dims"] = (*dims_of(source, tensors).items(), *given["dims"])  # a given --dim wins
-    options = options_of(given, llm=False if is_model else None)
-    with blob_for(source, options, given=compile_option_given(ctx)) as path:
+    llm = False if is_model else None
+    with blob_for(source, lambda: options_of(given, llm=llm), given=compile_option_given(ctx)) as path:
         import npurt
 
-        device = npurt.open_device(npurt.load(path), mode, warn=lambda line: note(f"note: {line}"))
-        results = device.run(entry, tensors, n_past=n_past, n_new=n_new)
+        settle_mode(mode)
+        with progress() as report:
+            device = npurt.open_device(npurt.load(path), mode, warn=lambda line: report.say(f"note: {line}"))
+            report(f"running {entry}")
+            results = device.run(entry, tensors, n_past=n_past, n_new=n_new)
     write_tensors(output, results)
 
 
@@ -111,12 +115,17 @@ def write_tensors(path: Path, tensors: Tensors) -> None:
 def dims_of(model: Path, tensors: Tensors) -> dict[str, int]:
     """Values of the model's open dimensions, as the shapes of the given inputs have them.
 
-    Errors: click.UsageError where two inputs disagree; ModelRefused where the model cannot be read.
+    Errors: click.UsageError where two inputs disagree, or where no tensor has the name of an input; ModelRefused where
+    the model cannot be read.
     """
     from npuc.frontend import load
 
+    inputs = load(model).model.graph.inputs
+    names = [value.name or "" for value in inputs]
+    if tensors and names and not any(name in tensors for name in names):
+        raise click.UsageError(f"the given tensors are {', '.join(tensors)}; the graph's inputs are {', '.join(names)}")
     found: dict[str, tuple[int, str]] = {}
-    for value in load(model).model.graph.inputs:
+    for value in inputs:
         name = value.name or ""
         if value.shape is None or name not in tensors or len(value.shape) != tensors[name].ndim:
             continue

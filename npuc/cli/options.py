@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from npuc.driver import CompileOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
+LARGEST = 2**31 - 1
 ELF_MAGIC = b"\x7fELF"
 
 
@@ -30,6 +31,8 @@ def _assignments(_: click.Context, parameter: click.Parameter, values: tuple[str
         name, _equals, number = value.rpartition("=")
         if not (name and number.isascii() and number.isdigit()):
             raise click.BadParameter(f"{value!r} is not of the form {parameter.metavar}")
+        if int(number) > LARGEST:
+            raise click.BadParameter(f"{value!r}: at most {LARGEST} is possible")
         pairs.append((name, int(number)))
     return tuple(pairs)
 
@@ -164,6 +167,8 @@ def note(text: str) -> None:
 
 
 def settle_mode(mode: str) -> None:
-    """For commands that only know exact mode: says so."""
-    if mode == "fast":
-        note("note: this command has no fast mode, exact is used")
+    """What a mode asks of this process: BLAS threads cost exact mode time, and are what fast mode is fast by."""
+    if mode == "exact":
+        from npurt import blas
+
+        blas.one_thread()

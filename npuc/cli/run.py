@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from npuc.cli.answering import AnsweringDevice
 from npuc.cli.blobs import blob_for
 from npuc.cli.options import (
     compile_option_given,
@@ -18,7 +19,9 @@ from npuc.cli.options import (
     note,
     options_of,
     output_option,
+    settle_mode,
 )
+from npuc.cli.progress import progress
 
 DEFAULT_MAX_NEW_TOKENS = 128
 
@@ -83,13 +86,16 @@ def command(
     )
     request = Request(max_new_tokens, sampling, stop, forced, collect_logits=logits is not None)
     keep_inputs(logits, source)
-    with blob_for(source, options_of(given), given=compile_option_given(ctx)) as path:
+    with blob_for(source, lambda: options_of(given), given=compile_option_given(ctx)) as path:
         import npurt
 
         image = npurt.load(path)
         ids = prompt_of(image, prompt, prompt_ids)
-        device = npurt.open_device(image, mode, warn=lambda line: note(f"note: {line}"))
-        result = answer(image, device, ids, request, out=None if as_json else sys.stdout)
+        settle_mode(mode)
+        with progress() as report:
+            device = npurt.open_device(image, mode, warn=lambda line: report.say(f"note: {line}"))
+            seen = AnsweringDevice(device, report, len(ids), max_new_tokens if as_json else None)
+            result = answer(image, seen, ids, request, out=None if as_json else sys.stdout)
     if logits is not None:
         from npuc.emit.atomic import atomic_file
 

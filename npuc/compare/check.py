@@ -22,13 +22,15 @@ from npuc.compare.result import Result
 from npuc.compare.scenario import AnswerScenario, Parts, PlainScenario, Scenario
 from npuc.compare.stages import StepFinding, Watcher, first_changing_step
 from npuc.compare.tolerance import Difference, measure, tolerance_for
-from npuc.driver import Compiled, CompileOptions, build_options, compile_graphs, read_assets
+from npuc.driver import Compiled, CompileOptions, build_options, compile_graphs, graph_watch, read_assets
 from npuc.emit import write_blob
 from npuc.frontend import LoadedModel, check_model
 from npuc.frontend import load as load_model
 from npuc.graph.entry import ModelGraphs
 from npuc.graph.pipeline import build
 from npuc.graph.state import state_to_arguments
+from npuc.graph.steps import Build
+from npuc.progress import Report, silent
 from npurt.llm.tokenizer import encode
 
 NARROW = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
@@ -40,7 +42,8 @@ class Request:
 
     blob: a finished blob in the place of a fresh one; its metadata then give the options. inputs: of a plain graph.
     prompt: ids or text, None for a seeded one; tokens: fed after it. rtol, atol: see `tolerance_for`. everything: also
-    steps and groups of a model that agrees. mode: of the device, exact or fast. note: takes a line on progress.
+    steps and groups of a model that agrees. mode: of the device, exact or fast. note: takes a line that people should
+    read. report: told each step.
     """
 
     model: Path
@@ -54,6 +57,7 @@ class Request:
     everything: bool = False
     mode: str = "exact"
     note: Callable[[str], None] = field(default=lambda _: None)
+    report: Report = silent
 
 
 def check(request: Request) -> Result:
@@ -83,7 +87,7 @@ class _Check:
         widest = "f16" if "f16" in (own, self._options.precision) else "f32"
         self._tolerance = tolerance_for(widest, request.rtol, request.atol)
         self._stage_tolerance = tolerance_for(own, request.rtol, request.atol)
-        request.note("running the model in onnxruntime")
+        request.report("running the model in onnxruntime", None)
         self._wanted = self._scenario.original(pure or self._loaded.model, pure=pure is not None)
         self._compiled: Compiled | None = None
 
@@ -106,11 +110,11 @@ class _Check:
 
     def _inside(self, result: Result) -> Result:
         """Steps first: groups are compared with the graph that the last step leaves."""
-        self._request.note("running the steps of the graph in onnxruntime")
+        self._request.report("running the steps of the graph in onnxruntime", None)
         step = self._changing_step()
         if step is not None:
             return replace(result, step=step)
-        self._request.note("comparing the node groups")
+        self._request.report("compiling a program that writes every value", None)
         tally = Tally()
         group = self._diverging_group(tally)
         return replace(result, group=group, tally=tally)
@@ -129,6 +133,7 @@ class _Check:
         entries = [probed(entry, groups[entry.label]) for entry in self._graphs.entries]
         probe = compile_graphs(replace(self._graphs, entries=entries), self._options, self._assets, {})
         device = self._device(npurt.load(_write(probe, self._folder / "probe.npu")))
+        self._request.report("comparing the node groups", None)
         try:
             self._scenario.groups(device, groups, self._tolerance, tally)
         except Found as found:
@@ -147,12 +152,17 @@ class _Check:
         return self._scenario.recording.tokens, device
 
     def _build(self, watcher: Watcher) -> ModelGraphs:
-        return build(self._loaded, build_options(self._options, self._assets), watch=watcher)
+        told = graph_watch(self._request.report)
+
+        def watch(step: str, work: Build) -> None:
+            watcher(step, work)
+            told(step, work)
+
+        return build(self._loaded, build_options(self._options, self._assets), watch=watch)
 
     def _compile(self) -> Compiled:
         if self._compiled is None:
-            self._request.note("compiling the model")
-            self._compiled = compile_graphs(self._graphs, self._options, self._assets, {})
+            self._compiled = compile_graphs(self._graphs, self._options, self._assets, {}, self._request.report)
         return self._compiled
 
     def _fresh(self) -> Path:
@@ -161,7 +171,7 @@ class _Check:
         return path if path.exists() else _write(self._compile(), path)
 
     def _run(self, image: npurt.Image) -> Parts:
-        self._request.note("running the program on the device")
+        self._request.report("running the program on the device", None)
         return self._scenario.device(self._device(image))
 
     def _device(self, image: npurt.Image) -> AnyDevice:

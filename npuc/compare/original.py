@@ -120,22 +120,46 @@ class _Run:
 
 
 def run_plain(
-    oracle: Oracle, names: Names, states: Sequence[StateSpec], inputs: Mapping[str, np.ndarray], runs: int
-) -> list[dict[str, np.ndarray]]:
-    """Outputs of `runs` runs of a plain graph on the same inputs, states kept between them; `next.<id>` among them."""
+    oracles: Sequence[Oracle], names: Names, states: Sequence[StateSpec], infos: Sequence[StateInfo],
+    inputs: Mapping[str, np.ndarray], *, new_rows: bool,
+) -> list[dict[str, np.ndarray]]:  # fmt: skip
+    """Outputs of a run of a plain graph by each oracle on the same inputs, states kept between them; `next.<id>` among
+    them. new_rows: whether the graphs give just the new rows of growing states."""
     after = {name: id for id, name in names.after.items()}
-    held = {state.id: initial(state) for state in states}
+    by_id = {state.id: state for state in states}
+    held = first_values(states, infos)
     results = []
-    for _ in range(runs):
+    for oracle in oracles:
         before = {name: held[id] for id, name in names.before.items() if name in oracle.inputs}
         found = oracle.run({**inputs, **before})
-        held.update({after[name]: value for name, value in found.items() if name in after})
-        results.append({f"next.{after[name]}" if name in after else name: value for name, value in found.items()})
+        for name in [name for name in found if name in after]:
+            state = by_id[after[name]]
+            held[state.id] = grown(state, held[state.id], found[name]) if new_rows else found[name]
+        results.append({f"next.{after[n]}" if n in after else n: held[after[n]] if n in after else value
+                        for n, value in found.items()})  # fmt: skip
     return results
 
 
+def first_values(states: Sequence[StateSpec], infos: Sequence[StateInfo]) -> dict[str, np.ndarray]:
+    """The states before the first run, by id; a growing one with the rows that it starts with."""
+    starts = {i.id: 0 if i.initial is None else i.initial.shape[i.growing_axis or 0] for i in infos}
+    return {s.id: rows_of(s, initial(s), 0, starts[s.id]) for s in states}
+
+
+def grown(state: StateSpec, before: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """A state after a run whose entry gives its new value, or of a growing one the new rows."""
+    return given if state.kind != "append" else np.concatenate([before, given], axis=state.row_axis)
+
+
+def rows_of(state: StateSpec, value: np.ndarray, first: int, count: int) -> np.ndarray:
+    """Rows of a growing state's value; all of another's."""
+    if state.kind != "append" or state.row_axis is None:
+        return value
+    return np.take(value, np.arange(first, first + count), axis=state.row_axis)
+
+
 def initial(state: StateSpec) -> np.ndarray:
-    """A state's value before the first run."""
+    """A state's value before the first run, in its physical shape."""
     if state.initial is None:
         return np.zeros(state.shape, state.dtype.storage)
     return np.broadcast_to(state.initial, state.shape)

@@ -12,13 +12,14 @@ from npuc.compare.device import ComparedEntries, EntryRun, Tally, compare_groups
 from npuc.compare.entries import AnyDevice, DeviceEntries, StagedEntries, answer
 from npuc.compare.groups import Group
 from npuc.compare.oracle import Oracle
-from npuc.compare.original import Names, Recording, answer_whole, initial, run_plain
+from npuc.compare.original import Names, Recording, answer_whole, first_values, grown, rows_of, run_plain
 from npuc.compare.tolerance import Tolerance
 from npuc.graph.dims import InputDims
-from npuc.graph.entry import LlmInfo, ModelGraphs
+from npuc.graph.entry import LlmInfo, ModelGraphs, StateSpec
 from npuc.graph.state_info import StateInfo
 
 MAIN = "main"
+_GROWN_RUNS = 3
 Parts = Mapping[str, np.ndarray]
 Groups = Mapping[str, Sequence[Group]]
 
@@ -96,56 +97,84 @@ def _in_all_capacities(recording: Recording, llm: LlmInfo, prompt: int) -> Parts
 
 
 class PlainScenario:
-    """Runs of a plain graph on the same inputs: two where it has states, so that a kept state is read, else one."""
+    """Runs of a plain graph on the same inputs: two where it has states, so that a kept state is read, else one; where
+    states grow the first three, each by its entry."""
 
     def __init__(self, graphs: ModelGraphs, states: Sequence[StateInfo], inputs: Mapping[str, np.ndarray]) -> None:
         self._graphs, self._infos, self._inputs = graphs, states, inputs
-        self._runs = 2 if graphs.states else 1
+        labels = [entry.label for entry in graphs.entries]
+        grows = any(state.kind == "append" for state in graphs.states)
+        self._labels = labels[:_GROWN_RUNS] if grows else [MAIN] * (2 if graphs.states else 1)
 
     def original(self, model: ir.Model, *, pure: bool) -> Parts:
-        return self._oracle(Oracle(model, "the model"), Names.of(self._infos, pure=pure))
+        return self._whole(Oracle(model, "the model"), Names.of(self._infos, pure=pure))
 
     def whole(self, model: ir.Model, step: str) -> Parts:
-        return self._oracle(Oracle(model, f"the model after step {step}"), Names.of(self._infos, pure=True))
+        return self._whole(Oracle(model, f"the model after step {step}"), Names.of(self._infos, pure=True))
 
     def entries(self, models: Mapping[str, ir.Model], step: str) -> Parts:
-        return self._oracle(Oracle(models[MAIN], f"entry main after step {step}"), Names.of(self._infos, pure=True))
+        oracles = {label: Oracle(models[label], f"entry {label} after step {step}") for label in self._labels}
+        return self._run([oracles[label] for label in self._labels], Names.of(self._infos, pure=True), new_rows=True)
 
     def device(self, device: AnyDevice) -> Parts:
         device.reset()
         found = []
-        for _ in range(self._runs):
-            outputs = dict(device.run(MAIN, self._inputs))
-            found.append(outputs | self._states(device))
+        held = first_values(self._graphs.states, self._infos)
+        for label in self._labels:
+            outputs = dict(device.run(label, self._inputs))
+            held = {s.id: self._after(device, s, held[s.id], label) for s in self._graphs.states}
+            found.append(outputs | {f"next.{s.id}": held[s.id] for s in self._graphs.states if s.output is not None})
         return self._parts(found)
 
     def groups(self, device: AnyDevice, groups: Groups, tolerance: Tolerance, tally: Tally) -> None:
-        entry = self._graphs.entry(MAIN)
-        oracle = Oracle(entry.model, "entry main after step ports", [group.value for group in groups[MAIN]])
-        held = {state.id: initial(state) for state in self._graphs.states}
-        for _ in range(self._runs):
-            before = {state.input: held[state.id] for state in self._graphs.states if state.input is not None}
-            wanted = oracle.run({**self._inputs, **before})
-            for id, value in held.items():
-                device.set_state(id, value)
-            given = {s.input: device.state(s.id) for s in self._graphs.states if s.input is not None}
-            found = dict(device.run(MAIN, self._inputs)) | self._states(device)
+        states = self._graphs.states
+        held = first_values(states, self._infos)
+        for label in self._labels:
+            entry = self._graphs.entry(label)
+            oracle = Oracle(entry.model, f"entry {label} after step ports", [group.value for group in groups[label]])
+            wanted = oracle.run({**self._inputs, **{s.input: held[s.id] for s in states if s.input is not None}})
+            for state in states:
+                device.set_state(state.id, _filled(state, held[state.id]))
+            given = {s.input: _cut(s, device.state(s.id), held[s.id]) for s in states if s.input is not None}
+            found = dict(device.run(label, self._inputs))
+            for state in states:
+                if state.output is not None:
+                    first = 0 if state.row_axis is None else held[state.id].shape[state.row_axis]
+                    found[f"next.{state.id}"] = rows_of(state, device.state(state.id), first, entry.rows)
             run = EntryRun(entry, {**self._inputs, **given}, found, wanted)
-            compare_groups(run, groups[MAIN], tolerance, tally)
-            held.update({s.id: wanted[s.output] for s in self._graphs.states if s.output is not None})
+            compare_groups(run, groups[label], tolerance, tally)
+            held.update({s.id: grown(s, held[s.id], wanted[s.output]) for s in states if s.output is not None})
 
-    def _oracle(self, oracle: Oracle, names: Names) -> Parts:
-        return self._parts(run_plain(oracle, names, self._graphs.states, self._inputs, self._runs))
+    def _whole(self, oracle: Oracle, names: Names) -> Parts:
+        return self._run([oracle] * len(self._labels), names, new_rows=False)
 
-    def _states(self, device: AnyDevice) -> dict[str, np.ndarray]:
-        return {f"next.{s.id}": device.state(s.id) for s in self._graphs.states if s.output is not None}
+    def _run(self, oracles: Sequence[Oracle], names: Names, *, new_rows: bool) -> Parts:
+        runs = run_plain(oracles, names, self._graphs.states, self._infos, self._inputs, new_rows=new_rows)
+        return self._parts(runs)
+
+    def _after(self, device: AnyDevice, state: StateSpec, before: np.ndarray, label: str) -> np.ndarray:
+        """A state after a run: of a growing one the rows that are filled."""
+        filled = 0 if state.row_axis is None else before.shape[state.row_axis] + self._graphs.entry(label).rows
+        return rows_of(state, device.state(state.id), 0, filled)
 
     def _parts(self, runs: Sequence[Mapping[str, np.ndarray]]) -> Parts:
         wanted = {port.name for port in self._graphs.entry(MAIN).outputs}
         wanted |= {f"next.{s.id}" for s in self._graphs.states if s.output is not None}
-        behind = [f" of run {place + 1}" if self._runs > 1 else "" for place in range(self._runs)]
+        behind = [f" of run {place + 1}" if len(runs) > 1 else "" for place in range(len(runs))]
         return {
             f"output {name}{suffix}": value
             for suffix, run in zip(behind, runs, strict=True)
             for name, value in run.items() if name in wanted
         }  # fmt: skip
+
+
+def _filled(state: StateSpec, value: np.ndarray) -> np.ndarray:
+    """A value in the physical shape of its state, zeros behind the rows."""
+    whole = np.zeros(state.shape, value.dtype)
+    whole[tuple(slice(extent) for extent in value.shape)] = value
+    return whole
+
+
+def _cut(state: StateSpec, whole: np.ndarray, like: np.ndarray) -> np.ndarray:
+    """As many rows of a physical value as another has."""
+    return whole if state.row_axis is None else rows_of(state, whole, 0, like.shape[state.row_axis])

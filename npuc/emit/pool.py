@@ -12,6 +12,7 @@ import numpy as np
 from npuc.emit.elf import align_up
 from npuc.emit.errors import EmitError
 from npuc.graph.entry import StateSpec
+from npuc.progress import Report, silent
 from npuc.tasks.graph import Buffer, Const, Role
 from npuc.tasks.program import EntryProgram
 
@@ -95,14 +96,19 @@ class Placed:
         return Placed(np.zeros(len(plan.consts), np.int64), 0, bytes(32))
 
 
-def stream(plan: ConstPlan, file: BinaryIO) -> Placed:
+def stream(plan: ConstPlan, file: BinaryIO, report: Report = silent) -> Placed:
     """Writes the section at the file's position. Each constant is produced once and dropped before the next.
 
     Equal contents are stored once, the initial values of states apart, whose offsets are fixed beforehand.
     """
     section = _Writer(file)
     fixed = len(plan.state_offsets)
-    places = [section.add(const, plan.aligns[i], share=i >= fixed) for i, const in enumerate(plan.consts)]
+    sizes = const_sizes(plan.consts)
+    total, done, places = sum(sizes), 0, []
+    for i, const in enumerate(plan.consts):
+        report(f"write {done / 1e6:.0f} of {total / 1e6:.0f} MB", done / max(total, 1))
+        places.append(section.add(const, plan.aligns[i], share=i >= fixed))
+        done += sizes[i]
     assert list(plan.state_offsets.values()) == places[:fixed]
     return Placed(np.array(places, np.int64), section.size, section.sha256.digest())
 

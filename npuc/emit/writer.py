@@ -25,6 +25,7 @@ from npuc.emit.relocs import bind_relocations, static_relocations, step_relocati
 from npuc.emit.shave import TEXT_ALIGN
 from npuc.emit.tables import TaskTables, build_tables
 from npuc.graph.entry import StateSpec
+from npuc.progress import Report, silent
 from npuc.tasks.program import EntryProgram
 from npurt.abi import blob
 from npurt.abi.blob import SectionFlag, SectionType
@@ -40,13 +41,15 @@ def write_blob(
     metadata: Mapping[str, Any],
     assets: Mapping[str, bytes],
     path: str | Path,
+    report: Report = silent,
 ) -> int:
     """Writes the blob, whole or not at all, and returns its size in bytes.
 
     programs: the entries, each under its name in the blob (``generate.512``). states: in device form: dtype and shape
     are those of the memory, `initial` is in dtype's storage type. metadata: from `npuc.report.metadata`, entries in the
     order of the programs. assets: files for the session by name. INPUT, OUTPUT and STATE buffers of the tasks bear the
-    names of their symbols: ``<entry>.in.<name>``, ``<entry>.out.<name>``, ``state.<id>``.
+    names of their symbols: ``<entry>.in.<name>``, ``<entry>.out.<name>``, ``state.<id>``. report: told how much is
+    written.
 
     EmitError where these do not fit together, WriteError where the file cannot be written; what was at `path` is then
     still there.
@@ -56,7 +59,7 @@ def write_blob(
         with atomic_file(path) as file:
             offsets = elf.layout(_sections(plan, Placed.nowhere(plan.consts)))
             file.write(bytes(offsets[-1]))
-            placed = stream(plan.consts, file)
+            placed = stream(plan.consts, file, report)
             size = offsets[-1] + placed.size
             sections = _sections(plan, placed)
             assert elf.layout(sections) == offsets, "sizes follow from counts alone"

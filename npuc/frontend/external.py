@@ -39,7 +39,11 @@ def _find(location: str, folder: Path, store: Path, problems: Problems) -> tuple
     if not location or path.is_absolute() or ".." in path.parts or "\\" in location or "\0" in location:
         problems.add(f"external data path {location!r} leaves the model's folder")
         return None
-    real = (folder / path).resolve()
+    try:
+        real = (folder / path).resolve()
+    except (OSError, RuntimeError):  # a loop of links; RuntimeError before Python 3.13
+        problems.add(f"external data path {location!r} is a link that leads nowhere")
+        return None
     if not real.is_relative_to(folder.resolve()) and real.parent != store:
         problems.add(f"external data path {location!r} is a link out of the model's folder")
         return None

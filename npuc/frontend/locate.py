@@ -70,7 +70,7 @@ def _inner_template(folder: Path) -> bytes | None:
             continue
         try:
             content = json.loads(file.read_bytes())
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # the tokenizer that reads this file says what is wrong with it
         template = content.get("chat_template") if isinstance(content, dict) else None
         if isinstance(template, list):

@@ -18,6 +18,13 @@ def check_structure(model: ir.Model, problems: Problems) -> None:
         _check_graph(model, function.graph, (), problems)
     if not model.graph.outputs:
         problems.add("the graph has no outputs")
+    names = [value.name for value in model.graph.outputs if value is not None]
+    for name in sorted({name or "" for name in names if names.count(name) > 1}):
+        problems.add(f"graph output {name!r} is listed more than once")
+    for value in model.graph.inputs:
+        for axis, extent in enumerate(value.shape or ()):
+            if isinstance(extent, int) and extent < 0:
+                problems.add(f"input {value.name!r} has {extent} as its extent {axis}; an open dimension has a name")
 
 
 def _check_opset(opsets: dict[str, int], problems: Problems) -> None:

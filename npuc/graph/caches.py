@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from npuc.frontend.errors import Problems
 from npuc.graph.fuse.rule import Refusal
 from npuc.graph.nodes import DOMAIN, is_op, label
-from npuc.graph.static import Draft, give_caches_their_capacity
+from npuc.graph.static import Draft
 
 _READERS = ("Attention",)
 
 
 def check_cache_readers(draft: Draft, refusals: Sequence[Refusal]) -> None:
-    """Gives the caches their capacity, in place; attention may read any number of slots.
+    """Raises ModelRefused if a node other than npuc.Attention reads a cache, with the reasons of the attention rules.
 
-    Raises ModelRefused if a node other than npuc.Attention reads a cache, with the reasons of the attention rules. Slots from n_past on hold anything; only attention leaves them out.
+    Slots from n_past on hold anything; only attention leaves them out.
     """
     if draft.n_past is None:
         return
@@ -31,4 +31,3 @@ def check_cache_readers(draft: Draft, refusals: Sequence[Refusal]) -> None:
             if refusal.rule.startswith("attention"):
                 problems.add(refusal.reason, refusal.node)
     problems.refuse()
-    give_caches_their_capacity(draft)

@@ -22,8 +22,8 @@ _PROBE_PAST, _PROBE_ROWS = 5, 3
 class InputDims:
     """Shapes of a language model's graph inputs as functions of n_past and rows. Batch is 1.
 
-    states: state id to its shape, with None at the growing axis. kept: by id, rows at that axis at most. fixed_rows: rows
-    a run that the graph insists on.
+    states: state id to its shape, with None at the growing axis. kept: by id, rows at that axis at most. fixed_rows:
+    rows a run that the graph insists on.
     """
 
     graph: ir.Graph
@@ -43,11 +43,15 @@ class InputDims:
                 held = min(n_past, self.kept.get(id, n_past))
                 result[value] = tuple(held if d is None else d for d in self.states[id])
             else:
-                columns = value.shape[-1] if value.shape is not None and len(value.shape) else None
-                whole = columns if isinstance(columns, int) else n_past + rows  # a cache of a fixed size has its columns
-                last = whole if role is Role.MASK else rows
+                last = _columns(value, n_past + rows) if role is Role.MASK else rows
                 result[value] = (1,) * (len(value.shape or ()) - 1) + (last,)
         return result
+
+
+def _columns(mask: ir.Value, total: int) -> int:
+    """Columns of an attention mask: one for each token, or for each slot of caches of a fixed size."""
+    extent = mask.shape[-1] if mask.shape is not None and len(mask.shape) else None
+    return extent if isinstance(extent, int) else total
 
 
 def input_dims(
@@ -58,7 +62,10 @@ def input_dims(
     inference: Inference,
     report: list[str],
 ) -> InputDims:
-    """Finds every extent. classes: of the states in `roles`. Raises ModelRefused naming each dim that has no value, with `--dim NAME=VALUE`."""
+    """Finds every extent. classes: of the states in `roles`.
+
+    Raises ModelRefused naming each dim that has no value, with `--dim NAME=VALUE`.
+    """
     by_name = {value.name: value for value in graph.inputs}
     ids = by_name[roles.ids]
     assert ids.shape is not None

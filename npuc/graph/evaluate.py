@@ -37,7 +37,7 @@ def evaluate(domain: str, op_type: str, inputs: Inputs, attributes: Attributes) 
     try:
         with np.errstate(all="ignore"):
             result = OPERATORS[op_type](inputs, attributes)
-    except (ValueError, IndexError, KeyError, TypeError) as error:
+    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
         if isinstance(error, EvaluationError):
             raise
         shapes = ", ".join("-" if value is None else str(list(value.shape)) for value in inputs)

@@ -47,8 +47,10 @@ class BuildOptions:
             if value is not None and value > MAX_TOKENS and name != "chunk":  # the prompt bounds a chunk
                 raise OptionError(f"{name} is {value}; it must be at most {MAX_TOKENS}")
         for capacity in self.capacities or ():
-            if not 1 <= capacity <= MAX_TOKENS:
-                raise OptionError(f"a capacity is {capacity}; it must be at least 1 and at most {MAX_TOKENS}")
+            if capacity < 1:
+                raise OptionError(f"a capacity is {capacity}; it must be at least 1")
+            if capacity > MAX_TOKENS:
+                raise OptionError(f"a capacity is {capacity}; it must be at most {MAX_TOKENS}")
         for name, value in (*self.dims.items(), *self.state_rows.items()):
             if value < 0:
                 raise OptionError(f"the value of {name} is {value}; it must not be negative")

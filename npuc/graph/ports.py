@@ -14,12 +14,15 @@ IDS = "input_ids"
 
 
 def name_outputs(draft: Draft) -> None:
-    """Gives every graph output the name in `draft.outputs`; one that has another role gets an Identity of its own."""
+    """Gives every graph output the name in `draft.outputs`; one that has another role gets an Identity of its own,
+    an input that is passed through as it is excepted."""
     graph = draft.graph
     wanted = set(draft.outputs)
     taken: set[ir.Value] = set()
     for index, name in enumerate(draft.outputs):
         value = graph.outputs[index]
+        if value.is_graph_input() and value.name == name:
+            continue  # it passes through, and one name cannot be made a second time
         if value.producer() is None or value in taken:
             copy = ir.Value(name=None, shape=value.shape, type=value.type)
             node = ir.Node("", "Identity", [value], outputs=[copy], name=fresh_name(graph, f"{name}~Identity"))
@@ -28,12 +31,12 @@ def name_outputs(draft: Draft) -> None:
         taken.add(value)
     for value in [v for v in graph.initializers.values() if v.name in wanted]:
         del graph.initializers[value.name or ""]
-        value.name = fresh_name(graph, f"{value.name}~inner")
+        value.name = fresh_name(graph, f"inner~{value.name}")
         graph.register_initializer(value)
     for node in graph:
         for output in node.outputs:
             if output.name in wanted:
-                output.name = fresh_name(graph, f"{output.name}~inner")
+                output.name = fresh_name(graph, f"inner~{output.name}")
     for name, value in zip(draft.outputs, graph.outputs, strict=True):
         value.name = name
 

@@ -54,7 +54,8 @@ def find_roles(
     """The roles of a language model, or None for a plain graph.
 
     A language model has token ids, at least one growing state and one output [.., S, V] of floats. wanted: False gives
-    None at once, True makes what is missing an error. counters: ids of the states that count tokens. Raises ModelRefused naming inputs or outputs without a role.
+    None at once, True makes what is missing an error. counters: ids of the states that count tokens. Raises
+    ModelRefused naming inputs or outputs without a role.
     """
     if wanted is False:
         return None

@@ -70,7 +70,7 @@ def _say_write(graph: ir.Graph, before: ir.Value, after: ir.Value, names: Names)
     index_shape = indices.shape if indices is not None else None
     if perm[0] != CACHE_ROWS_AXIS or [perm[p] for p in back] != [0, 1, 2, 3]:
         return None
-    if index_shape is None or len(index_shape) != 2 or index_shape[1] != 1:
+    if index_shape is not None and (len(index_shape) != 2 or index_shape[1] != 1):
         return None
     place = Place(graph, last, names)
     new = place.op("Transpose", rows, perm=back)
@@ -97,7 +97,7 @@ def check_counts(
             assert indices is not None, f"the write of {state.id} has been made by this module"
             for point in points:
                 due = list(range(point.n_past, point.total))
-                if prober.evaluate(indices, point).reshape(-1).tolist() != due:
+                if prober.evaluate(indices, point).tolist() != [[slot] for slot in due]:
                     problems.add(
                         f"state {state.id!r}: with {point.n_past} past rows its cache is not written at {due}, the "
                         "slots of the new ones"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -83,11 +83,11 @@ def drop_step_inputs(draft: Draft, roles: Mapping[str, Role]) -> None:
     problems.refuse()
 
 
-def give_caches_their_capacity(draft: Draft) -> None:
-    """Lets the cache inputs have the entry's capacity as slots, in place. Until here they have had what the model keeps,
-    a window of the last rows or its own fixed number: attention looks at no slot that it has not been told of."""
+def give_caches_their_capacity(draft: Draft, caches: Collection[str | None]) -> None:
+    """Lets these inputs have the entry's capacity as slots, in place. Until here they have had what the model keeps:
+    the last rows, or a number of its own. Attention, their one reader by now, takes any number."""
     for value, shape in draft.shapes.items():
-        if draft.n_past is not None and len(shape) == 4 and value.is_graph_input():
+        if value.name in caches and value.is_graph_input():
             draft.shapes[value] = (*shape[:2], draft.capacity, shape[3])
             value.shape = ir.Shape(draft.shapes[value])
 
@@ -97,8 +97,8 @@ def main_draft(
 ) -> Draft:
     """An entry of a graph that is no language model.
 
-    extents: by (input, axis), of growing states. rows: that a run adds to them; capacity: that earlier runs have added.
-    Raises ModelRefused naming every dim without a value, with `--dim NAME=VALUE`.
+    extents: by (input, axis), of growing states. rows: that a run adds to them; capacity: that earlier runs have
+    added. Raises ModelRefused naming every dim without a value, with `--dim NAME=VALUE`.
     """
     copy = model.clone()
     copy.graph.meta.clear()

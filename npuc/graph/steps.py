@@ -33,7 +33,7 @@ from npuc.graph.sizes import Bound, Sizes, choose_sizes, wanted_positions
 from npuc.graph.state import state_to_arguments
 from npuc.graph.state_class import StateClass, classify
 from npuc.graph.state_info import StateInfo
-from npuc.graph.static import Draft, drop_step_inputs, llm_drafts
+from npuc.graph.static import Draft, drop_step_inputs, give_caches_their_capacity, llm_drafts
 from npuc.graph.tokens import ids_input
 from npuc.graph.verify import verify_folded
 
@@ -188,6 +188,9 @@ def check_caches_are_fused(build: Build, draft: Draft) -> None:
     """Only attention may read a cache: it alone knows which slots are filled."""
     if build.llm is not None:
         check_cache_readers(draft, build.llm.refusals)
+        if draft.n_past is not None:
+            caches = {s.input for s, kind in zip(build.states, build.classes, strict=True) if kind.kind == "append"}
+            give_caches_their_capacity(draft, caches)
 
 
 def name_ports(build: Build, draft: Draft) -> None:

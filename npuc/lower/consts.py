@@ -51,10 +51,13 @@ class ConstPool:
         return Region(buffer, 0, dtype, shape, contiguous_strides(shape, dtype.nbytes))
 
     def plain(self, tensor: ir.TensorProtocol) -> Region:
-        """The tensor as it is, in its storage type."""
+        """The tensor as it is, in its storage type. UnsupportedType where the device cannot hold it."""
         dtype = self.storage.of(tensor.dtype)
         shape = tuple(int(n) for n in tensor.shape.numpy())
         key = f"{self.digest(tensor)}.{dtype.label}"
+        if dtype is DType.I32:  # small, and refused here, where the reader of the constant is known
+            packed = self.storage.pack(tensor.numpy(), dtype)
+            return self.region(key, dtype, shape, lambda: packed)
         return self.region(key, dtype, shape, lambda: self.storage.pack(tensor.numpy(), dtype))
 
     def weights(self, tensor: ir.TensorProtocol, transposed: bool) -> Region:

@@ -14,7 +14,8 @@ from npuc.lower.homes import crowding, largest_at, live_bytes, lives
 from npuc.lower.storage import Storage
 from npuc.lower.walk import walk
 from npuc.tasks import Buffer, Origin, Task, TaskGraph
-from npuc.tile import TraceCache
+from npuc.tile import KernelError, TraceCache
+from npurt.errors import BytecodeError
 
 # A share of the scratchpad stays free of whole values, so that kernels have tiles to stream through.
 VALUES_SHARE = 0.5
@@ -57,7 +58,11 @@ def _choices(
     choices: list[Choice] = []
     moved: set[str] = set()
     for index, call in enumerate(calls):
-        choice = choose(call, cache, memory_bytes - live[index])
+        try:
+            choice = choose(call, cache, memory_bytes - live[index])
+        except (KernelError, BytecodeError) as error:  # types of its arrays that a kernel of the library cannot compute
+            reason = error.reason if isinstance(error, KernelError) else error
+            raise LoweringRefused([f"node {call.node}: kernel {call.kernel} over {_arrays(call)}: {reason}"]) from error
         if choice is not None:
             choices.append(choice)
             continue
@@ -76,10 +81,13 @@ def _stamp(entry: EntryGraph, calls: Sequence[KernelCall], choices: Sequence[Cho
     return TaskGraph(entry.label, tasks, entry.rows, entry.capacity)
 
 
+def _arrays(call: KernelCall) -> str:
+    """Shapes and element types of a call, for messages."""
+    return ", ".join(f"{list(region.shape)} {region.dtype.label}" for region in call.arrays if region is not None)
+
+
 def _too_big(call: KernelCall, memory: str, memory_bytes: int) -> str:
-    arrays = [region for region in call.arrays if region is not None]
-    shapes = ", ".join(f"{list(region.shape)} {region.dtype.label}" for region in arrays)
     return (
-        f"node {call.node}: kernel {call.kernel} over {shapes} does not fit into {memory_bytes / 1024:.0f} KiB of "
+        f"node {call.node}: kernel {call.kernel} over {_arrays(call)} does not fit into {memory_bytes / 1024:.0f} KiB of "
         f"{memory} with its smallest tiles; a shorter --chunk or a smaller capacity would"
     )

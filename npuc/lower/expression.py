@@ -133,7 +133,7 @@ FUNCTIONS: dict[str, Callable[..., Tile]] = {
     "Round": t.round,
     "Sign": t.sign,
     "IsNaN": t.isnan,
-    "Relu": lambda a: t.maximum(a, 0.0),
+    "Relu": lambda a: t.maximum(a, 0),
     "LeakyRelu": lambda a, alpha=0.01: t.where(a < 0.0, a * alpha, a),
     "Elu": lambda a, alpha=1.0: t.where(a < 0.0, alpha * (t.exp(a) - 1.0), a),
     "HardSigmoid": lambda a, alpha=0.2, beta=0.5: _clip(a * alpha + beta, 0.0, 1.0),

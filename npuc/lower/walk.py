@@ -23,6 +23,8 @@ from npurt.abi.dtypes import DType
 
 STEP_INPUTS = ("n_past", "n_new")  # graph inputs that the step block carries; no buffer of their own
 
+MAX_ELEMENTS = 2**31 - 1
+
 
 def state_buffers(states: list[StateSpec], storage: Storage) -> dict[str, Buffer]:
     """STATE buffers by id, shared by all entries. Floats are stored as `--precision` says, integers as int32."""
@@ -46,6 +48,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     Raises LoweringRefused with every node that no rule takes, each kind of fault once.
     """
     graph = entry.model.graph
+    _check_sizes(graph)
     low = Lowering(entry.label, storage, consts, ddr_values, on_chip, ids_checked=entry.name in ("prefill", "generate"))
     _bind_inputs(low, entry, states, buffers)
     _bind_outputs(low, graph, states)
@@ -96,8 +99,20 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                 raise
     if problems:
         raise LoweringRefused(list(problems.values()))
-    _finish(low, graph, states, buffers, copied, filled)
+    try:
+        _finish(low, graph, states, buffers, copied, filled)
+    except UnsupportedType as error:
+        raise LoweringRefused([f"a graph output: {error}"]) from error
     return low.calls
+
+
+def _check_sizes(graph: ir.Graph) -> None:
+    """LoweringRefused for a value of more elements than a record of the device can count."""
+    for value in (*graph.inputs, *(output for node in graph for output in node.outputs)):
+        elements = 0 if value.shape is None else math.prod(static_shape(value))
+        if elements > MAX_ELEMENTS:
+            what = f"{value.name!r} of shape {list(static_shape(value))} has {elements} elements"
+            raise LoweringRefused([f"{what}, a value may have {MAX_ELEMENTS}"])
 
 
 def _bind_inputs(low: Lowering, entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]) -> None:

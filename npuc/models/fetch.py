@@ -14,9 +14,7 @@ from pathlib import Path
 
 from npuc.models.errors import PullError
 from npuc.models.recipes import Recipe
-
-Report = Callable[[str, float | None], None]
-"""Called with a step in words and the share of it that is done, or None."""
+from npuc.progress import Report
 
 BLOCK = 1 << 20
 

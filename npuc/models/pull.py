@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from npuc.models.errors import PullError
-from npuc.models.fetch import Report, fetch
+from npuc.models.fetch import fetch
 from npuc.models.folder import check_space, check_target, staged
 from npuc.models.gguf_file import GgufFile, check_tensors, need_gguf, read_gguf
 from npuc.models.llama import LlamaShape
 from npuc.models.recipes import Recipe
 from npuc.models.tokenizer import generation_config, model_config, tokenizer_config, tokenizer_json
 from npuc.models.weights import Weight, weights_of
+from npuc.progress import Report
 
 MODEL, DATA, TEMPLATE = "model.onnx", "model.onnx_data", "chat_template.jinja"
 CONFIGS = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")

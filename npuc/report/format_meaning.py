@@ -38,7 +38,6 @@ ENUMS: tuple[type[Enum], ...] = (
     blob.Reloc,
     blob.SectionFlag,
     bytecode.ArgMode,
-    bytecode.Op,
 )
 
 # name, type, memory class, contents; in file order

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from npuc.report.format_meaning import ENUMS, MEANING, RECORDS, SECTIONS
+from npuc.report.format_opcodes import opcode_rows
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "blob-format.md"
 _BLOCK = re.compile(r"(<!-- table: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -23,7 +24,7 @@ _BLOCK = re.compile(r"(<!-- table: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 def rendered(text: str) -> str:
     """The document with every block as of today. KeyError names a block that there is no table for."""
-    tables: dict[str, Callable[[], Iterator[str]]] = {"sections": _sections}
+    tables: dict[str, Callable[[], Iterator[str]]] = {"sections": _sections, "opcodes": opcode_rows}
     tables |= {name: partial(_record, dtype, MEANING[name]) for name, dtype in RECORDS.items()}
     tables |= {kind.__name__: partial(_enum, kind) for kind in ENUMS}
 

@@ -136,7 +136,7 @@ def _port(spec: PortSpec, used: DType | None, entry: str) -> Port:
     label = GRAPH_TYPES.get(spec.onnx_dtype)
     if label is None:
         raise EmitError(
-            f"entry {entry}, port {spec.name}: ONNX element type {spec.onnx_dtype} cannot cross a blob's edge"
+            f"entry {entry}, port {spec.name}: its element type is none of {', '.join(GRAPH_TYPES.values())}"
         )
     if used is None:
         if label.upper() not in DType.__members__:

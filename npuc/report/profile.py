@@ -12,6 +12,7 @@ import numpy as np
 from npuc.report.occupancy import occupancy
 from npuc.report.vendor import is_benchmark, token_ratios
 from npurt import load
+from npurt.abi.records import Step
 from npurt.errors import DeviceError
 from npurt.image import Entry, Image
 from npurt.target import Target, load_target
@@ -91,8 +92,8 @@ def _entry(run: Run, bound: Mapping[str, Any] | None, reading: str) -> dict[str,
     for this step and target; resources_us: busy time of each queue, whose largest is a second, analytical estimate;
     queues: busy and idle by cause; path_us: of the critical path by queue; nodes: of it by graph node.
     """
-    timing, step = run.chosen, run.chosen.step
-    parts = bound["parts_us"][reading] if bound is not None and bound["n_past"] == next(iter(step.values())) else None
+    timing, n_past = run.chosen, run.chosen.step[Step.N_PAST]
+    parts = bound["parts_us"][reading] if bound is not None and bound["n_past"] == n_past else None
     limit = max(parts.values()) if parts else None
     makespan = timing.makespan * _US
     by_node, by_queue = shares(timing)
@@ -100,7 +101,7 @@ def _entry(run: Run, bound: Mapping[str, Any] | None, reading: str) -> dict[str,
         "name": timing.entry,
         "rows": run.entry.rows,
         "capacity": run.entry.capacity,
-        "n_past": next(iter(step.values())),
+        "n_past": n_past,
         "makespan_us": makespan,
         "makespan_other_latency_us": run.other.makespan * _US,
         "bound_us": limit,

@@ -44,7 +44,5 @@ def vendor_text(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = ["against a vendor's schedule of this model for 4 tiles and 511 rows of past, simulated, not measured:"]
     for row in rows:
         ratios = ", ".join(f"{ratio:.2f} x its {kind}" for kind, ratio in row["ratio_to_vendor"].items())
-        lines.append(
-            f"token with {row['entry']}: {row['token_us']:.0f} us, {ratios} schedule"
-        )
+        lines.append(f"token with {row['entry']}: {row['token_us']:.0f} us, {ratios} schedule")
     return lines

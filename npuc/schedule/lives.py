@@ -21,8 +21,7 @@ class Lives:
     """Local buffers of one memory, in order of first use. Arrays are int64, one element a buffer.
 
     first, last: first and last task that touch the buffer. early: tasks by which the life is stretched to begin
-    earlier. group: number of the buffer's group, rising with its first member; the members of a group lie at the same
-    place, one after the other.
+    earlier. group: number of the buffer's group; buffers of one group lie at the same place, one after the other.
     """
 
     buffers: list[Buffer]
@@ -42,8 +41,8 @@ class Lives:
         """First and last task of the chosen buffers."""
         return list(zip(self.first[chosen].tolist(), self.last[chosen].tolist(), strict=True))
 
-    def members(self) -> dict[int, list[int]]:
-        """Buffers of each group."""
+    def groups(self) -> dict[int, list[int]]:
+        """Buffers of each group, in order of first use."""
         found: dict[int, list[int]] = {}
         for index, number in enumerate(self.group.tolist()):
             found.setdefault(number, []).append(index)
@@ -73,7 +72,7 @@ def local_lives(
     """Lives of the LOCAL buffers by memory.
 
     prefetch: tasks by which the life of a buffer that a transfer fills begins earlier; overlap: of any other buffer.
-    together: for buffers of a group the one that stands for all; their lives do not meet.
+    together: for each buffer of a group the one that stands for it; their lives, as they are, do not meet.
     """
     together = together or {}
     first: dict[Buffer, int] = {}
@@ -93,19 +92,18 @@ def local_lives(
             prefetch if _fills(graph.tasks[at], buffer) else overlap for at, buffer in zip(begins, buffers, strict=True)
         ]
         numbers: dict[Buffer, int] = {}
-        ends: dict[Buffer, int] = {}
-        for at, buffer in enumerate(buffers):
-            stands = together.get(buffer, buffer)
-            numbers.setdefault(stands, len(numbers))
-            wanted[at] = min(wanted[at], begins[at] - ends.get(stands, -1) - 1)
-            ends[stands] = last[buffer]
+        ends: dict[int, int] = {}
+        groups = [numbers.setdefault(together.get(buffer, buffer), len(numbers)) for buffer in buffers]
+        for at, (buffer, group) in enumerate(zip(buffers, groups, strict=True)):
+            wanted[at] = min(wanted[at], begins[at] - ends.get(group, -1) - 1)
+            ends[group] = last[buffer]
         lives[memory] = Lives(
             buffers,
             np.array(begins, np.int64),
             np.array([last[buffer] for buffer in buffers], np.int64),
             np.array(wanted, np.int64),
             np.array([buffer.nbytes for buffer in buffers], np.int64),
-            np.array([numbers[together.get(buffer, buffer)] for buffer in buffers], np.int64),
+            np.array(groups, np.int64),
         )
     return lives
 

@@ -13,6 +13,9 @@ import numpy as np
 
 from npuc.tasks.graph import Buffer, Task, TaskGraph
 
+_SHORT = 128  # tasks; lives are stretched by some tens, beyond these more than one period is of no use
+_TURNS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class Period:
@@ -25,6 +28,11 @@ class Period:
     @property
     def stop(self) -> int:
         return self.start + self.length * self.count
+
+    def multiples(self) -> list[Period]:
+        """The period, and where it is short several of it as one: buffers that take turns need as many to repeat."""
+        longer = list(range(2, _SHORT // self.length + 1))[:_TURNS]
+        return [Period(self.start, self.length * times, self.count // times) for times in (1, *longer)]
 
 
 def find_period(graph: TaskGraph, keep: int) -> Period | None:
@@ -88,5 +96,3 @@ def _longest_run(same: np.ndarray) -> tuple[int, int]:
         return 0, 0
     longest = int(np.argmax(stops - starts))
     return int(starts[longest]), int(stops[longest])
-
-

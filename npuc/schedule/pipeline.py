@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product
+
 from npuc.schedule.arrange import Arranged, arrange, barriers_of
 from npuc.schedule.barriers import Virtual, assign
 from npuc.schedule.errors import OverflowRefused, ScheduleBroken, ScheduleRefused
@@ -9,11 +12,16 @@ from npuc.schedule.fit import place_or_spill, relieve_sums
 from npuc.schedule.limits import Limits, ScheduleOptions, limits_of
 from npuc.schedule.period import find_period
 from npuc.schedule.place import place
-from npuc.schedule.shorten import KEPT, lengthen, shorten, together, unsteady
+from npuc.schedule.shorten import lengthen, shorten, together, unsteady
 from npuc.schedule.simulate import run_to_completion
 from npuc.tasks.graph import TaskGraph
 from npuc.tasks.program import Effort, EntryProgram
 from npurt.target import Target
+
+# Ways to schedule a few periods for all, tried in this order: how many periods, which of them is the model (it must
+# come out as the one before it), and whether the buffers of all are told to lie at the same places. A period before
+# the model sees what came before all of them, one behind it what follows.
+ATTEMPTS = ((3, 2, False), (3, 2, True), (4, 2, False), (5, 3, False))
 
 
 def schedule(graph: TaskGraph, target: Target, options: ScheduleOptions | None = None) -> EntryProgram:
@@ -38,7 +46,7 @@ def schedule_within(graph: TaskGraph, limits: Limits, options: ScheduleOptions) 
         except OverflowRefused:
             place(graph, memory_bytes, options.prefetch, options.overlap)  # says what does not fit in the graph given
             raise
-        spills += more
+        spills, effort = spills + more, replace(effort, scheduled=len(relieved.tasks))
         arranged = arrange(relieved, placement, task_queues(relieved, limits), limits.barriers)
     virtual = barriers_of(arranged.waits)
     _check_slots(virtual, limits)
@@ -65,28 +73,34 @@ def _by_period(
     graph: TaskGraph, memory_bytes: dict[str, int], limits: Limits, options: ScheduleOptions
 ) -> tuple[Arranged | None, Effort]:
     """The arranged graph where its layers repeat and their schedule does; else None and how it has to be done."""
-    period = find_period(graph, KEPT)
-    if period is None:
+    found = find_period(graph, min(kept for kept, _, _ in ATTEMPTS))
+    if found is None:
         return None, Effort(len(graph.tasks))
-    short = shorten(graph, period)
-    if short is None:
-        return None, Effort(len(graph.tasks), 0, period.count, "what an early period computes is used behind the last")
-    alike = together(short)
-    if alike is None:
-        return None, Effort(len(graph.tasks), 0, period.count, "a buffer lives longer than one period")
-    try:
-        placement = place(short.graph, memory_bytes, options.prefetch, options.overlap, alike)
-    except OverflowRefused:
-        return None, Effort(len(graph.tasks), 0, period.count, "one period does not fit without spilling")
-    arranged = arrange(short.graph, placement, task_queues(short.graph, limits), limits.barriers)
-    why = unsteady(short, arranged)
-    if why:
-        return None, Effort(len(graph.tasks), 0, period.count, why)
-    return lengthen(short, arranged, graph), Effort(len(short.graph.tasks), short.dropped, period.count)
+    why = ""
+    for period, (kept, model, fixed) in product(found.multiples(), ATTEMPTS):
+        if kept >= period.count:
+            continue
+        short = shorten(graph, period, kept, model)
+        if short is None:
+            why = "buffers of several periods are used behind the last"
+            break
+        alike = together(short) if fixed else {}
+        if alike is None:
+            continue
+        try:
+            placement = place(short.graph, memory_bytes, options.prefetch, options.overlap, alike)
+        except OverflowRefused:
+            why = why or "one period does not fit without spilling"
+            continue
+        arranged = arrange(short.graph, placement, task_queues(short.graph, limits), limits.barriers)
+        why = unsteady(short, arranged)
+        if not why:
+            return lengthen(short, arranged, graph), Effort(len(short.graph.tasks), short.dropped, period.count)
+    return None, Effort(len(graph.tasks), 0, found.count, why)
 
 
 def _check_slots(barriers: list[Virtual], limits: Limits) -> None:
-    """At most one task of each queue is on either side of a barrier, so what this finds is a property of the machine."""
+    """At most one task of each queue is on either side of a barrier: what this finds is a property of the machine."""
     for barrier in barriers:
         sides = len(barrier.producers), len(barrier.consumers)
         if max(sides) > limits.slots or sum(sides) > limits.slots_total:

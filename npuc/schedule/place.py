@@ -41,8 +41,8 @@ def place(
     """Places every LOCAL buffer of the graph.
 
     memory_bytes: sizes; a memory that is absent has no limit. prefetch, overlap: tasks by which lives are stretched
-    where memory allows; together: buffers that shall lie at the same place (npuc.schedule.lives). Raises OverflowRefused, or PinRefused for hand-placed buffers that
-    collide.
+    where memory allows; together: buffers that shall lie at the same place (npuc.schedule.lives). Raises
+    OverflowRefused, or PinRefused for hand-placed buffers that collide.
     """
     offsets: dict[Buffer, int] = {}
     peaks: dict[str, int] = {}
@@ -97,29 +97,32 @@ def _greedy(lives: Lives, order: list[int], limit: int) -> tuple[list[int], list
     begins, ends, sizes = lives.begin.tolist(), lives.last.tolist(), lives.nbytes.tolist()
     bins: list[list[int]] = [[] for _ in range(max(ends) // _BIN + 1)]
     offsets = [-1] * len(order)
-    groups = lives.members()
+    groups, group_of = lives.groups(), lives.group.tolist()
     missing = []
     for first in order:
-        members = groups.pop(int(lives.group[first]), None)
-        if members is None:
+        members = groups.pop(group_of[first], ())
+        if not members:
             continue
-        near: set[int] = set()
-        for index in members:
-            begin, end = begins[index], ends[index]
-            for filled in bins[begin // _BIN : end // _BIN + 1]:
-                near.update(other for other in filled if begins[other] <= end and ends[other] >= begin)
+        spans = [(begins[index], ends[index]) for index in members]
         buffer = lives.buffers[first]
         if buffer.pinned is not None:
             offset = buffer.pinned
         else:
+            near = {
+                other
+                for begin, end in spans
+                for filled in bins[begin // _BIN : end // _BIN + 1]
+                for other in filled
+                if begins[other] <= end and ends[other] >= begin
+            }
             taken = sorted((offsets[other], offsets[other] + sizes[other]) for other in near)
             offset = _best_hole(taken, sizes[first], buffer.align, limit)
         if offset < 0:
             missing.append(first)
             continue
-        for index in members:
+        for index, (begin, end) in zip(members, spans, strict=True):
             offsets[index] = offset
-            for filled in bins[begins[index] // _BIN : ends[index] // _BIN + 1]:
+            for filled in bins[begin // _BIN : end // _BIN + 1]:
                 filled.append(index)
     return offsets, missing
 

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from npurt import load, open_device
+from npurt import blas, load, open_device
 from npurt.errors import BlobError, NpurtError
 from npurt.llm import Request, Sampling
 from npurt.llm.answer import answer, prompt_of, result_json, summary
@@ -37,6 +37,8 @@ def _parser() -> argparse.ArgumentParser:
 def _run(options: argparse.Namespace) -> None:
     sampling = Sampling(options.temperature, options.top_k, options.top_p, seed=options.seed)
     request = Request(options.max_new_tokens, sampling)
+    if options.mode == "exact":
+        blas.one_thread()
     image = load(options.blob)
     prompt = prompt_of(image, options.prompt, options.prompt_ids)
     device = open_device(image, options.mode, warn=lambda line: print(f"note: {line}", file=sys.stderr))

@@ -173,6 +173,8 @@ def _check_records(
     if work > verify.MAX_WORK:
         raise BlobError(f"entry {name}: {work:.3g} element operations, {verify.MAX_WORK} are allowed")
     past = verify.largest_past(dma, first, patches, valid, bases, ports.rows, refuse["dma"])
+    if past < 0:
+        raise BlobError(f"entry {name}: no n_past keeps every access in its buffer")
     return int(min(past, ports.capacity))
 
 

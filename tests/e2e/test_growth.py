@@ -11,6 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import npurt
+from npuc.compare.check import Request as Check
+from npuc.compare.check import check
+from npuc.driver import CompileOptions
 from npuc.frontend.errors import ModelRefused
 from tests.e2e.test_states import FLOAT, INT, device_of, state
 from tests.support.models import compile_to
@@ -298,3 +301,20 @@ def test_a_language_model_as_a_plain_graph_grows_by_its_bound(tmp_path):
         got = device.run(entry, {"input_ids": np.array([[tokens[run]]])})["logits"]
         np.testing.assert_allclose(got[0], table[tokens[: run + 1]].mean(0, keepdims=True), rtol=1e-6, atol=1e-7)
     assert np.array_equal(device.state("cache")[0], table[tokens])
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_check_compares_the_runs_of_growing_states(everything, tmp_path):
+    """y over all rows in three runs against onnxruntime, on the device, after each step, and group by group."""
+    nodes = [
+        *grow("rows", [-1, 4], "x", 0, "start"),
+        op("ReduceMean", ["rows.all"], ["mean"], name="mean", axes=[0], keepdims=1),
+        op("Add", ["x", "mean"], ["y"], name="add"),
+    ]
+    io = [("x", FLOAT, [2, 4])], [("y", FLOAT, [2, 4])]
+    device_of(nodes, *io, tmp_path, [("start", np.ones((1, 4), np.float32))], precision="f32", state_rows={"rows": 9})
+    options = CompileOptions(precision="f32", state_rows={"rows": 9})
+    result = check(Check(tmp_path / "model.onnx", options, everything=everything))
+    assert result.agrees and (result.group is None) and (result.step is None)
+    runs = [f"output {name} of run {run}" for run in (1, 2, 3) for name in ("y", "next.rows")]
+    assert sorted(result.parts) == sorted(runs)

@@ -48,7 +48,10 @@ FLAGS, OTHER = A > 0, B > 0
 CASES = [
     *(Case(op, [A, B]) for op in ("Add", "Sub", "Mul", "Div", "Max", "Min")),
     *(Case(op, [A, C]) for op in ("Add", "Sub", "Mul", "Div", "Greater", "LessOrEqual", "Equal")),
-    *(Case(op, [A]) for op in ("Neg", "Abs", "Exp", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Floor", "Ceil", "Round", "Sign")),
+    *(
+        Case(op, [A])
+        for op in ("Neg", "Abs", "Exp", "Tanh", "Sigmoid", "Erf", "Sin", "Cos", "Floor", "Ceil", "Round", "Sign")
+    ),
     *(Case(op, [A]) for op in ("Relu", "LeakyRelu", "Elu", "HardSigmoid", "Softplus", "Gelu", "IsNaN")),
     *(Case(op, [POSITIVE]) for op in ("Log", "Sqrt", "Reciprocal")),
     Case("Gelu", [A], attributes={"approximate": "tanh"}),
@@ -68,13 +71,32 @@ CASES = [
     *(Case("Softmax", [A], attributes={"axis": axis}) for axis in (-1, 0, 1)),
     *(
         Case(op, [A], [whole(*axes)], {"keepdims": keep})
-        for op in ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2", "ReduceL1", "ReduceSumSquare")
+        for op in (
+            "ReduceSum",
+            "ReduceMean",
+            "ReduceMax",
+            "ReduceMin",
+            "ReduceProd",
+            "ReduceL2",
+            "ReduceL1",
+            "ReduceSumSquare",
+        )
         for axes, keep in (((-1,), 1), ((0, 2), 0), ((1,), 1))
     ),
     Case("ReduceSum", [A]),
-    *(Case(op, [A], attributes={"axis": axis, "keepdims": keep}) for op in ("ArgMax", "ArgMin") for axis, keep in ((0, 1), (2, 0))),
-    *(Case("CumSum", [A], [whole(axis)[0]], flags) for axis, flags in ((1, {}), (2, {"exclusive": 1}), (0, {"reverse": 1}))),
-    *(Case("Gather", [A], [index], {"axis": axis}) for axis, index in ((0, whole(1, 0, 1)), (1, whole(-1, 0)), (2, whole(2)[0]))),
+    *(
+        Case(op, [A], attributes={"axis": axis, "keepdims": keep})
+        for op in ("ArgMax", "ArgMin")
+        for axis, keep in ((0, 1), (2, 0))
+    ),
+    *(
+        Case("CumSum", [A], [whole(axis)[0]], flags)
+        for axis, flags in ((1, {}), (2, {"exclusive": 1}), (0, {"reverse": 1}))
+    ),
+    *(
+        Case("Gather", [A], [index], {"axis": axis})
+        for axis, index in ((0, whole(1, 0, 1)), (1, whole(-1, 0)), (2, whole(2)[0]))
+    ),
     Case("Gather", [A, np.array([[2, 0], [-1, 1]], np.int64)], attributes={"axis": 1}),
     Case("Gather", [A, np.array([1, 1, 0], np.int64)]),
     *(Case("Concat", [A, B], attributes={"axis": axis}) for axis in (0, 1, 2)),
@@ -95,14 +117,17 @@ CASES = [
     Case("MatMul", [floats(5, 7), floats(7)]),
     Case("MatMul", [floats(2, 3, 7)], [floats(7, 20)]),
     Case("MatMul", [floats(2, 3, 7)], [floats(2, 7, 4)]),
-    *(Case("Gemm", [floats(5, 7)], [floats(*shape), floats(6)], {"transB": t}) for t, shape in ((0, (7, 6)), (1, (6, 7)))),
+    *(
+        Case("Gemm", [floats(5, 7)], [floats(*shape), floats(6)], {"transB": t})
+        for t, shape in ((0, (7, 6)), (1, (6, 7)))
+    ),
     Case("Gemm", [floats(7, 5)], [floats(7, 6), floats(1)], {"transA": 1, "beta": 0.5}),
     Case("Gemm", [floats(5, 7)], [floats(7, 6)], {"alpha": 0.5}),
     Case("Gemm", [floats(5, 7), floats(7, 6), floats(5, 6)]),
     Case("LayerNormalization", [A], [floats(4), floats(4)], {"epsilon": 1e-3}),
     Case("LayerNormalization", [A], [floats(4)]),
     Case("Identity", [A]),
-]  # fmt: skip
+]
 
 
 def model_of(case: Case) -> bytes:

@@ -58,14 +58,14 @@ class SoftmaxAttentionRule:
         heads = int(np.prod(dims(opening.outputs[0])[:-2]))
         nodes = (opening, *reversed(scores.nodes), node, closing)
         site = AttentionSite(
-            query, key, value, closing.outputs[0], heads, scores.scale, scores.softcap, visibility, nodes, scores.slopes,
-            scores.sinks,
+            query, key, value, closing.outputs[0], heads, scores.scale, scores.softcap, visibility, nodes,
+            scores.slopes, scores.sinks,
         )  # fmt: skip
         return rewrite_attention(site, scope)
 
 
 def _closing_product(softmax: ir.Node, has_sinks: bool) -> ir.Node | None:
-    """The MatMul whose first input is the probabilities, behind casts, reshapes and NaN guards; those of sinks cut off."""
+    """The MatMul whose first input is the probabilities, behind casts, reshapes, NaN guards and the cut of a sink."""
     queue = [softmax.outputs[0]]
     if has_sinks:
         queue = [use.node.outputs[0] for use in queue[0].uses() if drops_last_column(use.node)]

@@ -28,8 +28,8 @@ class Proofs:
 
 @dataclass
 class Scope:
-    """What a rule sees of the graph it works on. order: of the nodes when the rule started; rows: of a run; capacity: slots of the
-    past."""
+    """What a rule sees of the graph it works on. order: of the nodes when the rule started; rows: of a run; capacity:
+    slots of the past."""
 
     graph: ir.Graph
     rows: int

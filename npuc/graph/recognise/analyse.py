@@ -16,7 +16,7 @@ from npuc.graph.infer import Inference
 from npuc.graph.nodes import label
 from npuc.graph.recognise.bias import Bias
 from npuc.graph.recognise.classify import Constant, Mask, Meaning, Table, Unrecognised, classify
-from npuc.graph.recognise.probe import Columns, Point, Prober
+from npuc.graph.recognise.probe import ALL, Columns, Point, Prober
 from npuc.graph.recognise.stepset import Frontier, step_frontier
 from npuc.graph.roles import Role
 from npuc.graph.sizes import Bound, Sizes
@@ -33,7 +33,7 @@ class StepValues:
 
     frontier: tuple[Frontier, ...]
     prober: Prober
-    layouts: tuple[Columns, ...] = (Columns(),)
+    layouts: tuple[Columns, ...] = (ALL,)
 
     def meanings(self, sizes: Sizes, limit: int | None, report: list[str]) -> dict[str, Meaning]:
         """Meaning of each frontier value by name, proven on small probes and the real sizes.

@@ -15,7 +15,7 @@ _CLOSE = 1e-5
 
 @dataclass(frozen=True)
 class Bias:
-    """A value [.., H, rows or 1, columns] that is slopes[h] * slot, but for a number per row, which softmax does not see.
+    """A value [.., H, rows or 1, columns] that is slopes[h] * slot but for a number per row, which softmax cancels.
 
     lead: extents before the last two axes, H in all. slopes: f32 [H]. dtype: of the value. columns: the slots that have
     one. Proven for the columns up to each row's own; attention must hide the others.

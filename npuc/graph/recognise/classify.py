@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npuc.graph.recognise.bias import Bias, find_bias
-from npuc.graph.recognise.probe import Columns, Point
+from npuc.graph.recognise.probe import ALL, Columns, Point
 
 Evaluate = Callable[[Point], np.ndarray]
 
@@ -47,7 +47,7 @@ class Mask:
     visible: np.generic
     hidden: np.generic
     padding: bool
-    columns: Columns = Columns()
+    columns: Columns = ALL
 
 
 Meaning = Constant | Table | Mask | Bias
@@ -62,7 +62,7 @@ def classify(
     points: Sequence[Point],
     table_rows: int,
     limit: int,
-    layouts: Sequence[Columns] = (Columns(),),
+    layouts: Sequence[Columns] = (ALL,),
 ) -> Meaning:
     """The meaning of a step-only value.
 
@@ -131,7 +131,7 @@ def _table(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, table_ro
     return Table(axis, np.ascontiguousarray(table))
 
 
-def visible_columns(point: Point, causal: bool, window: int, columns: Columns) -> np.ndarray:
+def visible_columns(point: Point, causal: bool, window: int, columns: Columns = ALL) -> np.ndarray:
     """bool [rows, columns]: what a row may see."""
     row = point.n_past + np.arange(point.rows)[:, None]
     column = columns.of(point)[None, :]
@@ -174,9 +174,7 @@ def _padded_plane(
     return point, _plane(evaluate(point), rows, has_rows)
 
 
-def _two_values(
-    visible: np.generic, planes: list[np.ndarray], padded: np.ndarray
-) -> tuple[np.generic, np.generic]:
+def _two_values(visible: np.generic, planes: list[np.ndarray], padded: np.ndarray) -> tuple[np.generic, np.generic]:
     """The value of a visible and of a hidden column. visible: of a row's own column, which it always sees."""
     if planes[0].dtype == np.bool_:
         return visible, np.logical_not(visible)

@@ -45,6 +45,10 @@ class Columns:
         return np.arange(first, point.total)
 
 
+ALL = Columns()
+"""A column for every token."""
+
+
 class Prober:
     """Evaluates values of one graph. shapes: (n_past, rows) -> shapes of all graph inputs. fixed_rows: rows a run that
     the graph insists on, or None."""

@@ -10,7 +10,6 @@ import onnx_ir as ir
 
 from npuc.graph.nodes import SHAPE_OPERANDS
 
-
 _STEP_OPERANDS = {"WriteRows": (2,)}
 """Inputs of npuc's operators that are n_past, which is proven where they are made."""
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from npuc.lower import views
 from npuc.lower.context import Lowering, attribute, constant, static_shape
+from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.expression import Expression, Scalar, Step
 from npuc.tasks import Region
 from npurt.abi.dtypes import DType
@@ -26,6 +27,10 @@ def gather(low: Lowering, node: ir.Node) -> None:
     if index_tensor is not None:
         picked = index_tensor.numpy().astype(np.int64)
         picked = np.where(picked < 0, picked + extent, picked)
+        outside = (picked < 0) | (picked >= extent)
+        if outside.any():
+            index = int(index_tensor.numpy()[outside].reshape(-1)[0])
+            raise LoweringRefused([f"{describe(node)}: the index {index} is outside of axis {axis}, which has {extent}"])
         strided = _arithmetic(picked.reshape(-1))
         if strided is not None:
             start, step = strided

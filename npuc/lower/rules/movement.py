@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -18,7 +19,10 @@ def _output(node: ir.Node) -> ir.Value:
 
 def reshape(low: Lowering, node: ir.Node) -> None:
     """Reshape, Squeeze, Unsqueeze, Flatten: the output's static shape says everything."""
-    low.at[_output(node)] = low.shaped(low.region(node.inputs[0]), static_shape(_output(node)), node)
+    region, shape = low.region(node.inputs[0]), static_shape(_output(node))
+    if math.prod(shape) != region.elements:
+        raise LoweringRefused([f"{describe(node)}: {region.elements} elements do not make {list(shape)}"])
+    low.at[_output(node)] = low.shaped(region, shape, node)
 
 
 def identity(low: Lowering, node: ir.Node) -> None:

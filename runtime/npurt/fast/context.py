@@ -19,6 +19,7 @@ Call = tuple[Callable[..., Any], tuple[Any, ...]]
 
 _EXPONENT = np.array(0x7F800000, np.int32)
 _SMALLEST = np.array((127 - 14) << 23, np.int32)  # exponent of 2^-14, below which the f16 grid is as wide as at it
+_LARGEST = np.array((127 + 16) << 23, np.int32)  # a larger one overflows anyway, and its anchor must not
 _ANCHOR = np.array((13 << 23) | 0x400000, np.int32)  # from 2^e to 1.5 * 2^(e + 13)
 _UP, _DOWN = np.array(2.0**112, np.float32), np.array(2.0**-112, np.float32)
 
@@ -86,6 +87,7 @@ class Context:
         calls: list[Call] = [
             (np.bitwise_and, (source.view(np.int32), _EXPONENT, bits)),
             into(np.maximum, bits, bits, _SMALLEST),
+            into(np.minimum, bits, bits, _LARGEST),
             (np.add, (bits, _ANCHOR, bits)),
             (np.add, (source, anchor, target)),
             (np.subtract, (target, anchor, target)),

@@ -20,9 +20,9 @@ class ModelInfo:
     """Sizes and limits of the language model of one blob.
 
     vocab: number of token ids. chunk: rows of `prefill`. step_rows: rows of `generate` and `head`: 1, or more where the
-    model was exported with a fixed number; the first one counts. max_prompt_len: most prompt tokens.
-    capacities: cache places of each `generate` entry, ascending. eos: ids that end an answer. bos: the start id, or None. ids_dtype: element
-    type of `input_ids` on the device.
+    model was exported with a fixed number; the first one counts. max_prompt_len: most prompt tokens. capacities: cache
+    places of each `generate` entry, ascending. eos: ids that end an answer. bos: the start id, or None. ids_dtype:
+    element type of `input_ids` on the device.
     """
 
     vocab: int

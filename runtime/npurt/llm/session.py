@@ -177,4 +177,5 @@ class Generation:
         rows = np.zeros((1, self._info.step_rows, hidden.shape[-1]), hidden.dtype)
         rows[:, 0] = hidden[:, row]
         outputs = self._device.run(HEAD, {"hidden": rows})
-        return outputs["logits"].reshape(self._info.step_rows, -1)[0].astype(np.float32)
+        logits: Logits = outputs["logits"].reshape(self._info.step_rows, -1)[0].astype(np.float32)
+        return logits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import ceil, prod
 
 import numpy as np
@@ -11,7 +12,9 @@ from npurt.abi.bytecode import Op
 from npurt.abi.dtypes import DType
 from npurt.errors import TargetError
 from npurt.shave.program import Instruction, Program
-from npurt.target.model import Engine, MatrixRules
+from npurt.shave.rules import permutation
+from npurt.target.model import Engine, MatrixRules, Memory
+from npurt.timing.banks import store_cycles
 from npurt.timing.transfers import ITEM_BYTES
 
 OP_CLASS: Mapping[Op, str] = {
@@ -27,45 +30,74 @@ OP_CLASS: Mapping[Op, str] = {
 """Class of each opcode; those that are not here are simple."""
 FREE = (Op.CONST, Op.SCALAR, Op.RESHAPE)
 """Opcodes that name a value and touch no element."""
+ROUNDINGS = (Op.ROUND_F16, Op.ROUND_BF16)
+"""Free in 16-bit lanes, whose results are rounded anyway."""
 
 
-def product_seconds(records: np.ndarray, engine: Engine, rules: MatrixRules) -> np.ndarray:
-    """[n] DPU records: the larger of the MACs, with m, n and k padded to the engine's steps, and of the operands."""
-    rows = _padded(records["m"], rules.row_multiple)
-    channels = _padded(records["n"], rules.channel_multiple) * _padded(records["k"], rules.channel_multiple)
-    batch = records["batch"].astype(np.int64)
+@dataclass(frozen=True)
+class Products:
+    """Matrix products by columns, [n] int64 each. a, b, c: codes of the operands' types."""
+
+    batch: np.ndarray
+    m: np.ndarray
+    n: np.ndarray
+    k: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    c: np.ndarray
+
+
+def record_products(records: np.ndarray) -> Products:
+    """records: [n] DPU."""
+    names = ("batch", "m", "n", "k", "a_type", "b_type", "c_type")
+    return Products(*(records[name].astype(np.int64) for name in names))
+
+
+def product_seconds(products: Products, engine: Engine, rules: MatrixRules) -> np.ndarray:
+    """The larger of the MACs, with m, n and k padded to the engine's steps, and of the operands. Errors: TargetError
+    where the engine does not multiply a type."""
+    rows = _padded(products.m, rules.row_multiple)
+    channels = _padded(products.n, rules.channel_multiple) * _padded(products.k, rules.channel_multiple)
     macs = np.zeros(len(DType) + 1)
-    for code in np.unique(records["a_type"]).tolist():
+    for code in np.unique(products.a).tolist():
         label = DType(code).label
         if label not in engine.macs_per_cycle:
             raise TargetError(
                 f"engine {engine.name} multiplies no {label}; it takes {', '.join(engine.macs_per_cycle)}"
             )
         macs[code] = engine.macs_per_cycle[label]
-    compute = batch * rows * channels / macs[records["a_type"]] / engine.clock
+    compute = products.batch * rows * channels / macs[products.a] / engine.clock
     if not engine.operand_rate:
         return np.asarray(compute)
-    m, n, k = (records[name].astype(np.int64) for name in "mnk")
-    operands = m * k * ITEM_BYTES[records["a_type"]] + n * k * ITEM_BYTES[records["b_type"]]
-    operands += m * n * ITEM_BYTES[records["c_type"]]
-    return np.asarray(np.maximum(compute, batch * operands / engine.operand_rate))
+    operands = products.m * products.k * ITEM_BYTES[products.a] + products.n * products.k * ITEM_BYTES[products.b]
+    operands = operands + products.m * products.n * ITEM_BYTES[products.c]
+    return np.asarray(np.maximum(compute, products.batch * operands / engine.operand_rate))
 
 
-def program_seconds(program: Program, engine: Engine) -> float:
-    """One run of a vector program on the units of the engine, without its launch.
+def program_seconds(program: Program, engine: Engine, memory: Memory) -> float:
+    """One run of a vector program on the units of the engine, without its launch. memory: of its operands.
 
     Each instruction takes its class's cycles for every `bytes_per_cycle` of its result (of its operand, where it
     reduces). Arithmetic goes in lanes as wide as the widest float that the program loads or stores: f16 programs
-    compute in f16 lanes (assumed: the published slopes are those of f16 programs).
+    compute in f16 lanes (assumed: the published slopes are those of f16 programs). Where the memory has bank groups, a
+    store puts the pieces of its vectors where they belong, so a transposition before it is free, and conflicts count.
     """
     width = max((arg.dtype.nbytes for arg in program.args if arg.dtype.is_float), default=DType.I32.nbytes)
-    cycles = sum(_instruction_cycles(program, instruction, width, engine) for instruction in program.instructions)
+    scattered = _scattered(program) if memory.bank_groups > 1 else {}
+    cycles = 0.0
+    for place, instruction in enumerate(program.instructions):
+        if place in scattered.values():
+            continue
+        times = 1
+        if place in scattered:
+            times = _conflicts(program, instruction, program.instructions[scattered[place]], memory, engine)
+        cycles += times * _instruction_cycles(program, instruction, width, engine)
     return program.trip * cycles / engine.units / engine.clock
 
 
 def _instruction_cycles(program: Program, instruction: Instruction, width: int, engine: Engine) -> float:
     op = instruction.op
-    if op in FREE:
+    if op in FREE or (op in ROUNDINGS and width == DType.F16.nbytes):
         return 0.0
     kind = OP_CLASS.get(op, "simple")
     if op in (Op.LOAD, Op.STORE):
@@ -76,5 +108,27 @@ def _instruction_cycles(program: Program, instruction: Instruction, width: int, 
     return engine.cycles[kind] * ceil(prod(shape) * item / engine.bytes_per_cycle)
 
 
+def _scattered(program: Program) -> dict[int, int]:
+    """Places of the stores of a register that is transposed for them alone, with that of the transposition."""
+    readers: dict[int, list[int]] = {}
+    for place, instruction in enumerate(program.instructions):
+        for register in instruction.registers:
+            readers.setdefault(register, []).append(place)
+    found = {}
+    for place, instruction in enumerate(program.instructions):
+        users = readers.get(instruction.dst, [])
+        if instruction.op is Op.TRANSPOSE and len(users) == 1 and program.instructions[users[0]].op is Op.STORE:
+            found[users[0]] = place
+    return found
+
+
+def _conflicts(program: Program, store: Instruction, turn: Instruction, memory: Memory, engine: Engine) -> int:
+    arg = program.args[store.a]
+    shape, item = program.registers[turn.a].shape, arg.dtype.nbytes
+    strides = [item * prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    source = [strides[axis] for axis in permutation(turn.imm, len(shape))]
+    return store_cycles(arg.shape, source, arg.stride, item, memory, engine.bytes_per_cycle)
+
+
 def _padded(values: np.ndarray, step: int) -> np.ndarray:
-    return np.asarray(-(-values.astype(np.int64) // step) * step)
+    return np.asarray(-(-values // step) * step)

@@ -13,11 +13,11 @@ from npurt.errors import TargetError
 from npurt.exec.order import read_sync
 from npurt.image import Entry, Image
 from npurt.target.model import Engine, Target
-from npurt.timing.compute import product_seconds, program_seconds
+from npurt.timing.compute import product_seconds, program_seconds, record_products
 from npurt.timing.job import PS, Costs, Job
 from npurt.timing.machine import simulate
 from npurt.timing.result import QueueInfo, Timing, Traffic
-from npurt.timing.transfers import Transfers, transfer_costs
+from npurt.timing.transfers import Transfers, record_moves, transfer_costs
 
 QUEUE_NAMES = {Queue.DMA_IN: "dma.in", Queue.DMA_OUT: "dma.out", Queue.DPU: "dpu", Queue.SHAVE: "shave"}
 MEMORY_CLASS = {
@@ -48,8 +48,9 @@ class EntryTimer:
         patches = [image.steps[i] for i in entry.steps]
         cut = [patch for patch in patches if patch.field == "valid"]
         self._cut = np.array([(p.row - entry.dma.start, p.symbol, p.addend) for p in cut], np.int64).reshape(-1, 3)
-        seconds = np.array([program_seconds(program, self._engines[Queue.SHAVE]) for program in image.tables.programs])
-        products = product_seconds(dpu, self._engines[Queue.DPU], target.matrix)
+        vector, memory = self._engines[Queue.SHAVE], target.memories["cmx"]
+        seconds = np.array([program_seconds(program, vector, memory) for program in image.tables.programs])
+        products = product_seconds(record_products(dpu), self._engines[Queue.DPU], target.matrix)
         self._compute = np.concatenate([products, seconds[shave["kernel"]] if len(shave) else np.zeros(0)])
         self._nodes = _by_index(entry)
         self._types = tuple(np.unique(dpu["a_type"]).tolist())
@@ -64,9 +65,7 @@ class EntryTimer:
         records = self._records(step)
         active = self._active(step)
         target = self._target
-        transfers = transfer_costs(
-            records, self._kinds, target, (self._engines[Queue.DMA_IN], self._engines[Queue.DMA_OUT])
-        )
+        transfers = transfer_costs(record_moves(records, self._kinds, target), target)
         job = self._job(transfers, active)
         info = [
             QueueInfo(name, self._engines[queue].name, self._engines[queue].kind) for queue, name in QUEUE_NAMES.items()

@@ -1,4 +1,4 @@
-"""What DMA records cost: bytes over routes, pieces, zero-filled tails, gathers."""
+"""What transfers cost: bytes over routes, contiguous pieces, zero-filled tails, gathers."""
 
 from __future__ import annotations
 
@@ -8,14 +8,35 @@ import numpy as np
 
 from npurt.abi.dtypes import DType
 from npurt.abi.records import BaseKind, DmaOp, Queue
-from npurt.target.model import Engine, Route, Target
+from npurt.target.model import Route, Target
 
 ITEM_BYTES = np.array([0, *(dtype.nbytes for dtype in DType)], np.int64)
 
 
 @dataclass(frozen=True)
+class Moves:
+    """Transfers by columns, [n] each, views [n, rank]; extents in elements, strides in bytes.
+
+    size: the whole of the destination; valid: what is read. has_source: False for fills. clears: what is not valid is
+    zero-filled. gathered: rows of a gather, 0 for other transfers. route: number among `routes`.
+    """
+
+    size: np.ndarray
+    valid: np.ndarray
+    source_stride: np.ndarray
+    sink_stride: np.ndarray
+    source_item: np.ndarray
+    sink_item: np.ndarray
+    has_source: np.ndarray
+    clears: np.ndarray
+    gathered: np.ndarray
+    route: np.ndarray
+    routes: tuple[Route, ...]
+
+
+@dataclass(frozen=True)
 class Transfers:
-    """Of each record: bytes read and written (valid rows alone, as they lie in memory), seconds of latency and of
+    """Of each transfer: bytes read and written (valid ones alone, as they lie in memory), seconds of latency and of
     transfer at the full rate, and the number of its route among `routes`."""
 
     read: np.ndarray
@@ -26,68 +47,67 @@ class Transfers:
     routes: tuple[Route, ...]
 
 
-def transfer_costs(records: np.ndarray, kinds: np.ndarray, target: Target, engines: tuple[Engine, Engine]) -> Transfers:
-    """records: [n] DMA with `valid` as it is in this step. kinds: of each base. engines: of DMA_IN and DMA_OUT."""
-    routes, route = _routes(records, kinds, target, engines)
-    size = records["size"].astype(np.int64)
-    row, at = records["row_dim"].astype(np.int64), np.arange(len(records))
-    whole = size.prod(1)
-    valid_size = size.copy()
-    valid_size[at, row] = records["valid"]
-    valid = valid_size.prod(1)
-    source, sink = ITEM_BYTES[records["src_type"]], ITEM_BYTES[records["dst_type"]]
-    has_source = records["op"] != DmaOp.FILL
-    read, written = np.where(has_source, valid * source, 0), valid * sink
-    granule = np.array([way.granule for way in routes])[route]
+def transfer_costs(moves: Moves, target: Target) -> Transfers:
+    """Each at its route's rate, in whole granules; a fill and a cleared tail at the engine's own rate."""
+    whole, valid = moves.size.prod(1), moves.valid.prod(1)
+    read, written = np.where(moves.has_source, valid * moves.source_item, 0), valid * moves.sink_item
+    granule = _of_route(moves, [way.granule for way in moves.routes])
     moved = np.maximum(
-        _rounded(valid_size, records["src_stride"], source, granule),
-        _rounded(valid_size, records["dst_stride"], sink, granule),
+        _rounded(moves.valid, moves.source_stride, moves.source_item, granule),
+        _rounded(moves.valid, moves.sink_stride, moves.sink_item, granule),
     )
-    rate = np.array([way.rate for way in routes])[route]
-    fill = np.array([target.engines[way.engine].fill_rate or way.rate for way in routes])[route]
-    cleared = np.where(records["queue"] == Queue.DMA_IN, (whole - valid) * sink, 0)
-    seconds = np.where(has_source, moved / rate, written / fill) + cleared / fill
-    latency = np.array([way.latency for way in routes])[route]
-    largest = np.array([target.engines[way.engine].max_bytes for way in routes])[route]
+    rate = _of_route(moves, [way.rate for way in moves.routes])
+    latency = _of_route(moves, [way.latency for way in moves.routes])
+    engines = [target.engines[way.engine] for way in moves.routes]
+    fill = _of_route(moves, [engine.fill_rate or way.rate for engine, way in zip(engines, moves.routes, strict=True)])
+    cleared = np.where(moves.clears, (whole - valid) * moves.sink_item, 0)
+    seconds = np.where(moves.has_source, moved / rate, written / fill) + cleared / fill
+    # requests of a gather beyond those in flight wait for a latency each
+    rows = _of_route(moves, [engine.gather_rows for engine in engines])
+    requests = np.where(rows > 0, -(-moves.gathered // np.maximum(rows, 1)), 0)
+    flying = _of_route(moves, [engine.outstanding for engine in engines])
+    seconds = np.maximum(seconds, requests / np.maximum(flying, 1) * latency)
+    largest = _of_route(moves, [engine.max_bytes for engine in engines])
     pieces = np.where(largest > 0, -(-np.maximum(read, written) // np.maximum(largest, 1)), 1)
-    seconds = np.maximum(seconds, _requests(records, routes, route, target) * latency)
-    return Transfers(read, written, latency * np.maximum(pieces, 1), seconds, route, routes)
+    return Transfers(read, written, latency * np.maximum(pieces, 1), seconds, moves.route, moves.routes)
 
 
-def _routes(
-    records: np.ndarray, kinds: np.ndarray, target: Target, engines: tuple[Engine, Engine]
-) -> tuple[tuple[Route, ...], np.ndarray]:
+def record_moves(records: np.ndarray, kinds: np.ndarray, target: Target) -> Moves:
+    """records: [n] DMA with `valid` as it is in this step. kinds: of each base."""
+    size = records["size"].astype(np.int64)
+    valid = size.copy()
+    valid[np.arange(len(records)), records["row_dim"]] = records["valid"]
+    gathers = records["op"] == DmaOp.GATHER
+    routes, route = _routes(records, kinds, target)
+    return Moves(
+        size, valid, records["src_stride"], records["dst_stride"], ITEM_BYTES[records["src_type"]],
+        ITEM_BYTES[records["dst_type"]], records["op"] != DmaOp.FILL, records["queue"] == Queue.DMA_IN,
+        np.where(gathers, records["valid"], 0).astype(np.int64), route, routes,
+    )  # fmt: skip
+
+
+def _routes(records: np.ndarray, kinds: np.ndarray, target: Target) -> tuple[tuple[Route, ...], np.ndarray]:
     """The routes in use, and the number of each record's. A fill starts in its queue's own source memory."""
-    outward = records["queue"] == Queue.DMA_OUT
     on_chip = np.append(kinds == BaseKind.CMX, False)  # the place of NO_BASE
     last = len(kinds)
-    filled = records["op"] == DmaOp.FILL
+    filled, outward = records["op"] == DmaOp.FILL, records["queue"] == Queue.DMA_OUT
     source = np.where(filled, outward, on_chip[np.minimum(records["src_base"], last)])
     code = 2 * source + on_chip[np.minimum(records["dst_base"], last)]
-    memories = ("ddr", "cmx")
     codes, route = np.unique(code.astype(np.int64), return_inverse=True)
-    ways = tuple(target.routes[memories[c >> 1], memories[c & 1]] for c in codes.tolist())
-    assert all(way.engine in (engines[0].name, engines[1].name) for way in ways)
-    return ways, route
+    memories = ("ddr", "cmx")
+    return tuple(target.routes[memories[c >> 1], memories[c & 1]] for c in codes.tolist()), route
+
+
+def _of_route(moves: Moves, values: list[float] | list[int]) -> np.ndarray:
+    return np.asarray(np.array(values or [0.0])[moves.route])
 
 
 def _rounded(size: np.ndarray, stride: np.ndarray, item: np.ndarray, granule: np.ndarray) -> np.ndarray:
-    """Bytes of a strided view when each contiguous piece is a multiple of the granule. size, stride: [n, 4]."""
+    """Bytes of a strided view when each contiguous piece is a multiple of the granule. size, stride: [n, rank]."""
     piece, dense = item.copy(), np.ones(len(size), np.bool_)
     for dim in range(size.shape[1] - 1, -1, -1):
         many = size[:, dim] > 1
         dense &= ~many | (stride[:, dim] == piece)
         piece = np.where(dense & many, piece * size[:, dim], piece)
-    count = size.prod(1) * item // piece
+    count = size.prod(1) * item // np.maximum(piece, 1)
     return np.asarray(count * -(-piece // granule) * granule, np.int64)
-
-
-def _requests(records: np.ndarray, routes: tuple[Route, ...], route: np.ndarray, target: Target) -> np.ndarray:
-    """Of each gather: by how many latencies its requests are apart when the engine has all it can in flight."""
-    found = np.zeros(len(records))
-    for number, way in enumerate(routes):
-        engine = target.engines[way.engine]
-        if engine.gather_rows:
-            chosen = (route == number) & (records["op"] == DmaOp.GATHER)
-            found[chosen] = -(-records["valid"][chosen].astype(np.int64) // engine.gather_rows) / engine.outstanding
-    return found

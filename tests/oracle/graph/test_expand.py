@@ -90,6 +90,20 @@ def test_group_query_attention(packed: bool, extra: dict[str, Any], past: int) -
     agree(model, feeds, [0, 1, 2])
 
 
+@pytest.mark.parametrize("extra", [{}, {"local_window_size": 3}, {"softcap": 1.5}, {"smooth_softmax": 1}], ids=str)
+@pytest.mark.parametrize("past", [0, 4])
+def test_sinks_of_group_query_attention(extra: dict[str, Any], past: int) -> None:
+    heads, groups, size, rows = 4, 2, 16, 3
+    q, k, v = values(1, rows, heads * size), values(1, rows, groups * size), values(1, rows, groups * size)
+    seqlens, total = np.array([past + rows - 1], np.int32), np.array(past + rows, np.int32)
+    caches = [values(1, groups, past, size) for _ in range(2)]
+    sinks = None if extra.get("smooth_softmax") else np.array([-3, 0.5, 2, 9], np.float32)
+    operands = [q, k, v, *caches, seqlens, total, None, None, None, None, sinks]
+    attrs = {"num_heads": heads, "kv_num_heads": groups, **extra}
+    model, feeds = one_node("GroupQueryAttention", operands, attrs, outputs=3)
+    agree(model, feeds, [0, 1, 2])
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 @pytest.mark.parametrize("flat", [True, False])
 def test_rotary_of_onnxruntime(interleaved: int, flat: bool) -> None:

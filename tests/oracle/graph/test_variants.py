@@ -25,6 +25,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "partial interleaved": {"rot": 4, "interleaved": True},
     "one key head": {"kv": 1},
     "gain plus one": {"plus_one": True},
+    "sink": {"sink": True},
+    "sink and window": {"sink": True, "window": 3, "kv": 1},
 }
 SIZES = BuildOptions(chunk=4, max_prompt_len=8, capacities=(12,))
 
@@ -75,7 +77,9 @@ def test_graph_that_takes_one_token_a_run(tinyllm: tuple[Any, Any], tmp_path: Pa
     np.testing.assert_allclose(staged.prompt(ids)[0], model.forward(model.BASE, weights, ids), rtol=1e-4, atol=1e-5)
 
 
-def test_graph_that_takes_several_tokens_a_run_is_refused(tinyllm: tuple[Any, Any], tmp_path: Path) -> None:
+def test_graph_that_takes_several_tokens_a_run_has_them_in_every_entry(
+    tinyllm: tuple[Any, Any], tmp_path: Path
+) -> None:
     model, exporter = tinyllm
     several = exporter.build(model.BASE, model.weights(model.BASE))
     for port in (*several.graph.input, *several.graph.output):
@@ -83,18 +87,27 @@ def test_graph_that_takes_several_tokens_a_run_is_refused(tinyllm: tuple[Any, An
             if dim.dim_param == "length":
                 dim.dim_value = 3
     onnx.save(several, tmp_path / "model.onnx")
-    with pytest.raises(ModelRefused, match="input 'input_ids' always has 3 tokens; export the model with any number"):
-        build(tmp_path / "model.onnx", SIZES)
+    graphs = build(tmp_path / "model.onnx", SIZES)
+    assert "chunk 4: the graph was exported with 3 rows a run: 3 is used" in graphs.report
+    assert [(entry.label, entry.rows) for entry in graphs.entries] == [("prefill", 3), ("generate.12", 3), ("head", 3)]
 
 
-def test_attention_with_a_sink_is_refused_with_its_reason(tinyllm: tuple[Any, Any], tmp_path: Path) -> None:
+def test_attention_with_a_column_that_is_no_sink_is_refused_with_its_reason(
+    tinyllm: tuple[Any, Any], tmp_path: Path
+) -> None:
+    """The joined column follows from the queries."""
     model, exporter = tinyllm
     config = {**model.BASE, "sink": True}
-    onnx.save(exporter.build(config, model.weights(config)), tmp_path / "model.onnx")
+    built = exporter.build(config, model.weights(config))
+    zeros = {t.name for t in built.graph.initializer if not onnx.numpy_helper.to_array(t).any()}
+    for node in built.graph.node:
+        if node.op_type == "Mul" and zeros & set(node.input):
+            node.op_type = "Add"
+    onnx.save(built, tmp_path / "model.onnx")
     with pytest.raises(ModelRefused) as refused:
         build(tmp_path / "model.onnx", SIZES)
     assert "a cache is read by a node that belongs to no attention which a rule takes" in str(refused.value)
-    reason = "(Concat) stands between the product of queries and keys and the softmax"
+    reason = "joins scores with something that is no constant column per head"
     assert any(reason in problem and "(Softmax)" in problem for problem in refused.value.problems)
 
 

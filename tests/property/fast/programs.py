@@ -14,7 +14,7 @@ from npurt.shave import ProgramBuilder
 from tests.unit.npurt.images import CMX, TinyBlob
 
 F16, F32 = DType.F16, DType.F32
-CMX_BYTES, STATE_ROWS, WIDTH = 2048, 16, 8
+CMX_BYTES, STATE_ROWS, WIDTH = 1024, 16, 8
 VECTOR_OPS = (Op.ADD, Op.MUL, Op.SUB, Op.MAX)
 
 
@@ -56,8 +56,9 @@ class RandomProgram:
         self.known: list[Tensor] = []
         self.tasks: list[tuple[str, tuple, dict]] = []
         self.parked: list[tuple[int, Tensor]] = []
-        moves = (self.load, self.load, self.copy, self.product, self.product, self.tiles, self.vector, self.past, self.append,
-                 self.park, self.fetch)  # fmt: skip
+        self.only_f32 = False
+        moves = (self.load, self.load, self.copy, self.product, self.product, self.tiles, self.tiles, self.vector,
+                 self.vector, self.past, self.append, self.park, self.fetch, self.bits)  # fmt: skip
         self.load()
         while len(self.tasks) < count:
             moves[int(self.rng.integers(len(moves)))]()
@@ -68,6 +69,7 @@ class RandomProgram:
 
     def place(self, dtype: DType, rows: int, columns: int) -> Tensor:
         """A new tensor somewhere, in the place of whatever overlaps it."""
+        dtype = F32 if self.only_f32 else dtype
         stride = columns * dtype.nbytes + int(self.pick(0, 0, 16))
         tensor = Tensor(0, dtype, rows, columns, stride)
         free = (CMX_BYTES - tensor.span[1]) // 16
@@ -119,11 +121,19 @@ class RandomProgram:
         self.multiply(a, b, c, adds=False)
         self.wrote(c)
 
+    def disturb(self) -> None:
+        """Between two tiles: something that may read or overwrite any of their operands, as float32."""
+        if self.rng.random() < 0.5:
+            self.only_f32 = True
+            self.pick(self.copy, self.product, self.vector)()
+            self.only_f32 = False
+
     def tiles(self) -> None:
         """Products that are neighbours along n or along k, with a load of the tile before each."""
-        a = self.some()
-        if a.columns != WIDTH or a.dtype is not F32:
+        wide = [tensor for tensor in self.known if tensor.columns == WIDTH and tensor.dtype is F32]
+        if not wide:
             return
+        a = self.pick(*wide)
         count, along_k = int(self.rng.integers(2, 4)), self.rng.random() < 0.5
         width = WIDTH // 2 if along_k else WIDTH
         c = self.place(F32, a.rows, 4 if along_k else 4 * count)
@@ -135,24 +145,60 @@ class RandomProgram:
             fields = {"src_offset": offset, "dst_offset": tile.offset, "src_stride": (0, 0, 32, 4),
                       "dst_stride": (0, 0, tile.stride, 4)}  # fmt: skip
             self.tasks.append(("dma", ("weights", "cmx", (4, width), F32), fields))
+            self.wrote(tile)
+            self.disturb()
             part = replace(a, columns=width, offset=a.offset + (4 * width * number if along_k else 0))
             into = replace(c, columns=4, offset=c.offset + (0 if along_k else 16 * number))
             self.multiply(part, tile, into, adds=along_k and number > 0)
-        self.wrote(tile)
+            self.wrote(into)
+            self.disturb()
         self.wrote(c)
 
     def vector(self) -> None:
         a, b = self.some(), self.some()
         rows, columns = min(a.rows, b.rows), min(a.columns, b.columns)
         a, b = replace(a, rows=rows, columns=columns), replace(b, rows=rows, columns=columns)
-        kind = self.pick("binary", "silu", "norm", "softmax")
+        kind = self.pick("binary", "silu", "norm", "softmax", "twice", "twice")
         out = replace(a, dtype=a.dtype) if self.rng.random() < 0.3 else self.place(self.pick(F32, F16), rows, columns)
         p = ProgramBuilder()
         x, y = (p.arg(ArgMode.IN, t.dtype, (rows, columns), (t.stride, t.dtype.nbytes)) for t in (a, b))
         z = p.arg(ArgMode.OUT, out.dtype, (rows, columns), (out.stride, out.dtype.nbytes))
-        p.store(z, _expression(p, kind, p.load(x), p.load(y), self.pick(*VECTOR_OPS)))
-        self.tasks.append(("shave", (p.bytes(), [(CMX, 0, t.offset) for t in (a, b, out)]), {}))
+        if kind != "twice":
+            p.store(z, _expression(p, kind, p.load(x), p.load(y), self.pick(*VECTOR_OPS)))
+            self.tasks.append(("shave", (p.bytes(), [(CMX, 0, t.offset) for t in (a, b, out)]), {}))
+            self.wrote(out)
+            return
+        # two results, the first of which may lie on operands of the second
+        other = self.place(out.dtype, rows, columns)
+        if {*range(*other.span)} & {*range(*out.span)}:
+            return
+        w = p.arg(ArgMode.OUT, other.dtype, (rows, columns), (other.stride, other.dtype.nbytes))
+        first, second = p.load(x), p.load(y)
+        total = p.op(Op.ADD, first, second)
+        if self.rng.random() < 0.5:
+            p.store(z, total)
+            p.store(w, p.op(Op.SUB, first, p.op(Op.NEG, second)))
+        else:
+            product = p.op(Op.MUL, first, second)
+            p.store(z, total)
+            p.store(w, product)
+        self.tasks.append(("shave", (p.bytes(), [(CMX, 0, t.offset) for t in (a, b, out, other)]), {}))
         self.wrote(out)
+        self.wrote(other)
+
+    def bits(self) -> None:
+        """A copy as 32-bit words, whatever they hold."""
+        source = self.some()
+        width = source.columns * source.dtype.nbytes
+        if width % 4 or source.offset % 4 or source.stride % 4 or self.only_f32:
+            return
+        target = self.place(source.dtype, source.rows, source.columns)
+        if target.span[0] < source.span[1] and source.span[0] < target.span[1]:
+            return
+        self.tasks.append(("dma", ("cmx", "cmx", (source.rows, width // 4), DType.I32), {
+            "src_offset": source.offset, "src_stride": (0, 0, source.stride, 4), "dst_offset": target.offset,
+            "dst_stride": (0, 0, target.stride, 4)}))  # fmt: skip
+        self.wrote(target)
 
     def past(self) -> None:
         """The first n_past rows of the state, as b of a product."""
@@ -165,14 +211,20 @@ class RandomProgram:
         if a.columns != WIDTH or spans[0] & spans[1] or spans[2] & (spans[0] | spans[1]):
             return
         item = self.state.nbytes
+        always = bool(pred) and self.rng.random() < 0.4  # the product runs on what the load has left, too
+        if always:
+            self.tasks.append(("dma", ("weights", "cmx", (rows, WIDTH), F32), {
+                "dst_type": self.state, "dst_offset": keys.offset, "dst_stride": (0, 0, keys.stride, item)}))  # fmt: skip
         if pred:  # what a product that does not run leaves behind has to be known
             self.tasks.append(("dma", ("weights", "cmx", (a.rows, rows), F32), {
                 "dst_offset": c.offset, "dst_stride": (0, 0, c.stride, 4), "src_stride": (0, 0, 16, 4)}))  # fmt: skip
         self.tasks.append(("dma", ("k", "cmx", (rows, WIDTH), self.state), {
             "src_offset": first * WIDTH * item, "dst_offset": keys.offset, "dst_stride": (0, 0, keys.stride, item),
-            "step": {Reloc.STEP_VALID: ("step.n_past", -first)}, **pred}))  # fmt: skip
-        self.multiply(a, keys, c, adds=False, **pred)
-        if not pred:
+            "step": {Reloc.STEP_VALID: ("step.n_past", int(self.pick(0, 0, 2)) - first)}, **pred}))  # fmt: skip
+        if self.rng.random() < 0.5:
+            self.append()
+        self.multiply(a, keys, c, adds=False, **({} if always else pred))
+        if not pred or always:
             self.wrote(keys)
         else:
             low, high = keys.span
@@ -180,9 +232,10 @@ class RandomProgram:
         self.wrote(c)
 
     def append(self) -> None:
-        source = self.some()
-        if source.columns != WIDTH or source.rows != 4:
+        tall = [tensor for tensor in self.known if tensor.columns == WIDTH and tensor.rows == 4]
+        if not tall:
             return
+        source = self.pick(*tall)
         self.tasks.append(("dma", ("cmx", "k", (4, WIDTH), source.dtype), {
             "src_offset": source.offset, "src_stride": (0, 0, source.stride, source.dtype.nbytes), "dst_type": self.state,
             "step": {Reloc.STEP_DST: ("step.n_past", 0), Reloc.STEP_VALID: ("step.n_new", 0)}}))  # fmt: skip

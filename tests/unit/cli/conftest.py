@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from npuc.cli import main
+from npuc.progress import Report
 from tests.unit.llm.fake import FakeDevice, FakeImage
 
 
@@ -73,10 +74,10 @@ class Compiler:
         self.calls: list[tuple[Path, Path | None, FakeOptions]] = []
         self.error: BaseException | None = None
 
-    def compile_model(self, model: Path, options: FakeOptions) -> None:
+    def compile_model(self, model: Path, options: FakeOptions, report: Report) -> None:
         self.calls.append((model, None, options))
 
-    def compile_to_blob(self, model: Path, blob: Path, options: FakeOptions) -> FakeSummary:
+    def compile_to_blob(self, model: Path, blob: Path, options: FakeOptions, report: Report) -> FakeSummary:
         self.calls.append((model, blob, options))
         if self.error is not None:
             raise self.error

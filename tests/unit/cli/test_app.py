@@ -73,6 +73,10 @@ def test_without_a_command_the_help_is_shown_as_wrong_use(npuc: Runner) -> None:
     ("words", "message"),
     [
         (["nothing"], "error: No such command 'nothing'.\nhelp: npuc --help\n"),
+        (
+            ["comple"],
+            "error: No such command 'comple'. Did you mean 'compile'?\nhelp: npuc --help\n",
+        ),
         (["doctor", "--nothing"], "error: No such option '--nothing'.\nhelp: npuc doctor --help\n"),
         (["inspect"], "error: Missing argument 'BLOB'.\nhelp: npuc inspect --help\n"),
         (

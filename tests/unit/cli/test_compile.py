@@ -89,6 +89,12 @@ def test_wrong_options_are_named(npuc: Runner, compiler: Compiler, model: Path, 
     assert compiler.calls == []
 
 
+def test_a_blob_is_no_model(npuc: Runner, compiler: Compiler, blob: Path, tmp_path: Path) -> None:
+    result = npuc("compile", blob, "-o", tmp_path / "x")
+    assert result.code == 2 and compiler.calls == []
+    assert result.err.startswith(f"error: {blob} is compiled already: `npuc run` and `npuc exec` take it as it is\n")
+
+
 def test_a_refused_model_is_exit_code_3(npuc: Runner, compiler: Compiler, model: Path, tmp_path: Path) -> None:
     compiler.error = ModelRefused(["a cycle through node a"], "model.onnx")
     result = npuc("compile", model, "-o", tmp_path / "x", "--json")

@@ -105,3 +105,13 @@ def test_one_array_without_a_name_is_refused(npuc: Runner, compiler: Compiler, b
         2,
         f"error: {path} holds one array without a name: give an .npz file\nhelp: npuc exec --help\n",
     )
+
+
+def test_tensors_that_are_no_inputs_are_told_apart_from_open_dimensions(
+    npuc: Runner, compiler: Compiler, device: EchoDevice, add: Path, tmp_path: Path
+) -> None:
+    inputs = tensors(tmp_path, z=np.zeros((2, 3), np.float32))
+    result = npuc("exec", add, "--input", inputs, "--output", tmp_path / "out.npz")
+    message = "error: the given tensors are z; the graph's inputs are a, b\nhelp: npuc exec --help\n"
+    assert (result.code, result.err) == (2, message)
+    assert compiler.calls == []

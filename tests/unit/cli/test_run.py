@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,13 @@ def test_json_is_one_object_with_the_documented_fields(
     assert set(found) == {"tokens", "text", "stop_reason", "stats"}
     assert (found["tokens"], found["text"], found["stop_reason"]) == (greedy([1, 2, 3], 4), None, "max_tokens")
     assert found["stats"]["prompt_tokens"] == 3 and found["stats"]["fed_tokens"] == 3
+
+
+def test_a_finished_blob_needs_no_compiler(
+    npuc: Runner, image: FakeImage, blob: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "npuc.driver", None)  # the import of it, and so of onnx, would fail
+    assert npuc("run", blob, "--prompt-ids", "1 2", "--max-new-tokens", "2").code == 0
 
 
 def test_without_a_tokenizer_people_get_the_ids(npuc: Runner, compiler: Compiler, image: FakeImage, blob: Path) -> None:
@@ -104,7 +112,9 @@ def test_wrong_use_is_refused_by_name(
     assert (result.code, result.out, result.err) == (2, "", message.format(blob=blob))
 
 
-@pytest.mark.parametrize(("words", "mode"), [((), "fast"), (("--mode", "exact"), "exact"), (("--mode", "fast"), "fast")])
+@pytest.mark.parametrize(
+    ("words", "mode"), [((), "fast"), (("--mode", "exact"), "exact"), (("--mode", "fast"), "fast")]
+)
 def test_the_mode_is_the_devices(
     npuc: Runner, compiler: Compiler, image: FakeImage, blob: Path, words: tuple[str, ...], mode: str
 ) -> None:

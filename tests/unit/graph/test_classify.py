@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from npuc.graph.recognise.bias import Bias
 from npuc.graph.recognise.classify import Constant, Mask, Meaning, Table, Unrecognised, classify, visible_columns
-from npuc.graph.recognise.probe import Point
+from npuc.graph.recognise.probe import Columns, Point
 
 POINTS = [Point(*pair) for pair in ((0, 3), (7, 3), (5, 4), (6, 1), (20, 8))]
 LOW = np.float32(-3.4e38)
@@ -93,11 +94,69 @@ def test_window_larger_than_the_small_probes_is_seen_at_real_size() -> None:
     assert found.window == 20
 
 
+SLOPES = np.array([0.5, 0.3, -0.0625], np.float32)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda p: SLOPES[:, None, None] * np.arange(p.total, dtype=np.float32),  # the same for every row
+        lambda p: SLOPES[None, :, None, None] * (np.arange(p.total) - np.arange(p.n_past, p.total)[:, None]),
+        lambda p: -SLOPES[:, None, None] * np.abs(np.arange(p.total) - np.arange(p.n_past, p.total)[:, None]) * 1.0,
+        lambda p: SLOPES[:, None, None] * (np.arange(p.total, dtype=np.float32) - 5) + np.float32(3),
+    ],
+    ids=["slots", "distances", "symmetric", "shifted"],
+)
+def test_a_number_per_head_times_the_distance_is_a_bias(function: Callable[[Point], np.ndarray]) -> None:
+    found = meaning(lambda p: function(p).astype(np.float32))
+    assert isinstance(found, Bias)
+    sign = 1 if found.slopes[0] > 0 else -1
+    np.testing.assert_allclose(sign * found.slopes, SLOPES, rtol=2e-6)
+
+
+def test_the_second_of_two_heads_is_no_bias() -> None:
+    def bent(p: Point) -> np.ndarray:
+        return np.stack([np.arange(p.total), np.minimum(np.arange(p.total), 12)])[:, None].astype(np.float32)
+
+    with pytest.raises(Unrecognised, match="differs from head to head"):
+        meaning(bent)
+
+
+@pytest.mark.parametrize("kept", [4, 30])
+def test_mask_of_caches_that_drop_old_rows(kept: int) -> None:
+    columns = Columns(kept=kept)
+    shown = classify(lambda p: visible_columns(p, True, 5, columns), POINTS, 40, 64, [Columns(), columns])
+    assert isinstance(shown, Mask)
+    assert (shown.causal, shown.window) == (True, 5)
+    assert shown.columns == (columns if kept == 4 else Columns())
+
+
+@pytest.mark.parametrize("window", [0, 5])
+def test_mask_over_the_slots_of_a_fixed_cache(window: int) -> None:
+    columns = Columns(slots=40)
+    shown = classify(lambda p: visible_columns(p, True, window, columns)[None], POINTS, 40, 40, [Columns(), columns])
+    assert isinstance(shown, Mask)
+    assert (shown.causal, shown.window, shown.columns) == (True, window, columns)
+
+
+def test_a_table_as_wide_as_a_fixed_cache_is_no_mask() -> None:
+    found = classify(
+        lambda p: np.cos(np.arange(p.n_past, p.total)[:, None] * np.arange(40)), POINTS, 40, 40, [Columns(slots=40)]
+    )
+    assert isinstance(found, Table)
+
+
+def test_the_last_rows_of_a_table_whose_length_is_no_multiple_of_the_rows() -> None:
+    found = classify(lambda p: np.arange(p.n_past, p.total)[:, None], [Point(n, 3) for n in (0, 5, 7)], 10, 10)
+    assert isinstance(found, Table)
+    assert found.table[:, 0].tolist() == list(range(10))
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
         (lambda p: np.where(seen(p), -0.5 * np.arange(p.total), LOW), "more than two different values"),
-        (lambda p: np.stack([np.arange(p.total) * s for s in (1.0, 0.5)])[None, :, None], "differs from head to head"),
+        (lambda p: np.stack([np.arange(p.total) ** s for s in (1.0, 0.5)])[None, :, None], "differs from head to head"),
         (lambda p: np.arange(p.total)[None, :] % 2 == (p.total - 1) % 2, "neither causal nor a sliding window"),
         (lambda p: np.full((1, 7), p.n_past), "no axis of it has the length of the new rows"),
         (lambda p: np.full((p.rows, 2), p.n_past), "a row depends on more than its position"),

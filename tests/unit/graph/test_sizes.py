@@ -101,6 +101,9 @@ def test_wanted_positions_respect_known_bounds() -> None:
     [
         ({"chunk": 0}, "chunk is 0; it must be at least 1"),
         ({"capacities": (0,)}, "a capacity is 0; it must be at least 1"),
+        ({"capacities": (8, 10**9)}, "a capacity is 1000000000; it must be at most 131072"),
+        ({"max_prompt_len": 10**25}, f"max_prompt_len is {10**25}; it must be at most 131072"),
+        ({"min_response_len": 131073}, "min_response_len is 131073; it must be at most 131072"),
         ({"dims": {"n": -2}}, "the value of n is -2; it must not be negative"),
     ],
 )

@@ -16,7 +16,7 @@ from tests.unit.llm.fake import FakeDevice, FakeImage, greedy
 def image(monkeypatch: pytest.MonkeyPatch) -> FakeImage:
     fake = FakeImage()
     monkeypatch.setattr(program, "load", lambda path: fake)
-    monkeypatch.setattr(program, "Device", FakeDevice)
+    monkeypatch.setattr(program, "open_device", lambda image, mode, warn: FakeDevice(image))
     return fake
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from npuc.emit import write_blob
 from npuc.report.format_meaning import ENUMS, MEANING, RECORDS, SECTIONS
+from npuc.report.format_opcodes import MEANING as OPCODES
 from npuc.report.format_tables import DOCUMENT, blocks, main, rendered
 from npuc.report.reader import Blob
 from npurt.abi.blob import NAME_ASSET_PREFIX
+from npurt.abi.bytecode import Op
+from npurt.shave.rules import RULES
 from tests.golden.update import FOLDER
 from tests.unit.emit.programs import model
 
@@ -22,7 +25,7 @@ def test_the_document_is_up_to_date() -> None:
 
 
 def test_every_table_of_the_format_is_in_it() -> None:
-    assert sorted(blocks(TEXT)) == sorted(["sections", *RECORDS, *(kind.__name__ for kind in ENUMS)])
+    assert sorted(blocks(TEXT)) == sorted(["sections", "opcodes", *RECORDS, *(kind.__name__ for kind in ENUMS)])
 
 
 def test_every_field_has_a_meaning_and_no_meaning_is_left_over() -> None:
@@ -33,6 +36,10 @@ def test_every_field_has_a_meaning_and_no_meaning_is_left_over() -> None:
 
 def test_an_outdated_block_is_found() -> None:
     assert rendered(TEXT.replace("| 0 | `address` | u64 |", "| 8 | `address` | u64 |")) == TEXT
+
+
+def test_every_opcode_has_a_meaning() -> None:
+    assert set(OPCODES) == set(Op) == set(RULES)
 
 
 def test_the_sections_are_those_of_a_blob(tmp_path: Path) -> None:

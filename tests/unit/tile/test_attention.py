@@ -75,7 +75,9 @@ def test_attention_in_f32_from_ddr(rows: int, groups: int) -> None:
     np.testing.assert_allclose(got, reference(*arrays[:5], 6, 0.35, 0.0, 0), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("rows,groups,past,n_past", [(1, 2, 7, 6), (1, 1, 7, 0), (4, 1, 7, 3), (4, 2, 7, 7), (4, 2, 0, 0)])
+@pytest.mark.parametrize(
+    "rows,groups,past,n_past", [(1, 2, 7, 6), (1, 1, 7, 0), (4, 1, 7, 3), (4, 2, 7, 7), (4, 2, 0, 0)]
+)
 @pytest.mark.parametrize("slopes", [False, True])
 @pytest.mark.parametrize("sinks", [False, True])
 def test_slopes_and_sinks_of_heads(rows: int, groups: int, past: int, n_past: int, slopes: bool, sinks: bool) -> None:

@@ -1,0 +1,88 @@
+"""The opcode table of docs/blob-format.md: operands and types from the verifier's own rules, the meaning in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from npurt.abi.bytecode import Op
+from npurt.shave.rules import RULES, Rule
+
+MEANING: dict[Op, str] = {
+    Op.LOAD: "dst = argument a, widened exactly",
+    Op.STORE: "argument a = register b, rounded once to the argument's type",
+    Op.CONST: "dst = imm everywhere: float32 or int32 bits by dst's type, for bool 0 or 1",
+    Op.IOTA: "dst = the index along axis",
+    Op.SCALAR: "dst = the int32 of scalar argument a",
+    Op.COPY: "dst = a, broadcast",
+    Op.RESHAPE: "dst = a's elements in row-major order",
+    Op.TRANSPOSE: "dst's axis i is a's axis p[i]; imm packs p, two bits a place, p[0] lowest",
+    Op.SLICE: "dst = a[imm : imm + extent of dst] along axis",
+    Op.CONCAT: "dst = a, then b, along axis",
+    Op.CAST: "dst = a in dst's type; float to int truncates toward zero and saturates, NaN gives 0",
+    Op.ROUND_F16: "dst = a rounded to the f16 grid, half to even, overflow to infinity",
+    Op.ROUND_BF16: "dst = a rounded to the bf16 grid, half to even",
+    Op.TAKE: "dst[r] = a[b[r]] along the first axis; an index outside gives zeros",
+    Op.ADD: "a + b",
+    Op.SUB: "a - b",
+    Op.MUL: "a * b",
+    Op.DIV: "a / b; integers truncate toward zero, x / 0 = 0",
+    Op.MIN: "the smaller; NaN if either is",
+    Op.MAX: "the larger; NaN if either is",
+    Op.POW: "a to the power b",
+    Op.MOD: "remainder with the sign of b; integers x % 0 = 0",
+    Op.FMOD: "remainder with the sign of a",
+    Op.AND: "a and b",
+    Op.OR: "a or b",
+    Op.XOR: "a unequal b",
+    Op.EQ: "a = b",
+    Op.NE: "a unequal b",
+    Op.LT: "a < b",
+    Op.LE: "a <= b",
+    Op.GT: "a > b",
+    Op.GE: "a >= b",
+    Op.WHERE: "b where a, else c",
+    Op.NEG: "-a",
+    Op.ABS: "the absolute value",
+    Op.EXP: "e to the power a",
+    Op.LOG: "natural logarithm",
+    Op.SQRT: "square root",
+    Op.RSQRT: "1 / square root",
+    Op.RECIP: "1 / a",
+    Op.TANH: "hyperbolic tangent",
+    Op.SIGMOID: "1 / (1 + exp(-a))",
+    Op.ERF: "error function",
+    Op.SIN: "sine of radians",
+    Op.COS: "cosine of radians",
+    Op.FLOOR: "rounded down",
+    Op.CEIL: "rounded up",
+    Op.ROUND: "rounded to the nearest whole number, half to even",
+    Op.SIGN: "-1, 0 or 1",
+    Op.NOT: "not a",
+    Op.ISNAN: "whether a is NaN",
+    Op.ISINF: "whether a is infinite",
+    Op.EXP2: "2 to the power a",
+    Op.SUM: "the sum along axis: exact, rounded once",
+    Op.RMAX: "the largest along axis",
+    Op.RMIN: "the smallest along axis",
+    Op.PROD: "the product along axis",
+    Op.ARGMAX: "index of the largest along axis, the lowest of a tie",
+    Op.ARGMIN: "index of the smallest along axis, the lowest of a tie",
+    Op.CUMSUM: "running sums along axis, each with its own element",
+}
+
+_KINDS = {"r": "register", "a": "argument"}
+
+
+def opcode_rows() -> Iterator[str]:
+    """The lines of the table: types are f (f32), i (i32), b (bool), dst first, alternatives behind commas."""
+    yield "| value | name | operands | types | axis, imm | shape of dst | meaning |"
+    yield "| ---: | --- | --- | --- | --- | --- | --- |"
+    for op, rule in RULES.items():
+        yield f"| {op.value} | `{op.name}` | {' | '.join(_cells(rule))} | {MEANING[op]} |"
+
+
+def _cells(rule: Rule) -> tuple[str, str, str, str]:
+    operands = ", ".join(f"{name}: {_KINDS[kind]}" for name, kind in zip("abc", rule.operands, strict=False)) or "none"
+    types = ", ".join(f"{s[0]} <- {' '.join(s[1:])}" if len(s) > 1 else s for s in rule.signatures) or "by the argument"
+    fields = ", ".join(name for name, used in (("axis", rule.axis), ("imm", rule.imm)) if used) or "-"
+    return operands, types, fields, rule.shape.value
