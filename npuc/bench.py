@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,16 +88,24 @@ class Bench:
         ]
 
 
-def bench(blob: Path, mode: str, prompt_tokens: int, gen_tokens: int, repeat: int, report: Report = silent) -> Bench:
+def bench(
+    blob: Path,
+    mode: str,
+    prompt_tokens: int,
+    gen_tokens: int,
+    repeat: int,
+    warn: Callable[[str], None],
+    report: Report = silent,
+) -> Bench:
     """Measures. Each repeat has a prompt of its own, of equally likely ids (seeded), and no end token ends an answer.
 
-    prompt_tokens, gen_tokens, repeat: 1 or more. Errors: PromptError and OptionError where the blob has no place for
-    them, NoLanguageModelError for a plain graph, BlobError.
+    prompt_tokens, gen_tokens, repeat: 1 or more. warn: told of entries that fast mode cannot run. Errors: PromptError
+    and OptionError where the blob has no place for them, NoLanguageModelError for a plain graph, BlobError.
     """
     report("loading", None)
     clock = time.perf_counter()
     image = npurt.load(blob)
-    device = npurt.open_device(image, mode)
+    device = npurt.open_device(image, mode, warn=warn)
     load_s = time.perf_counter() - clock
     session = Session(image, device)
     _check(session.info, prompt_tokens, gen_tokens)

@@ -34,7 +34,7 @@ def command(blob: Path, prompt_tokens: int, gen_tokens: int, repeat: int, mode: 
 
     settle_mode(mode)
     with progress() as report:
-        found = bench(blob, mode, prompt_tokens, gen_tokens, repeat, report)
+        found = bench(blob, mode, prompt_tokens, gen_tokens, repeat, lambda line: report.say(f"note: {line}"), report)
     if as_json:
         click.echo(json.dumps(found.to_json()))
     else:

@@ -62,6 +62,7 @@ def command(
     npuc exec graph.onnx --input in.npz --output out.npz --precision f32
     """
     keep_inputs(output, source, input_)
+    settle_mode(mode)
     tensors = read_tensors(input_)
     is_model = source is not None and not is_blob(source)
     if is_model:
@@ -71,7 +72,6 @@ def command(
     with blob_for(source, lambda: options_of(given, llm=llm), given=compile_option_given(ctx)) as path:
         import npurt
 
-        settle_mode(mode)
         with progress() as report:
             device = npurt.open_device(npurt.load(path), mode, warn=lambda line: report.say(f"note: {line}"))
             report(f"running {entry}")

@@ -29,6 +29,8 @@ DEFAULT_MAX_NEW_TOKENS = 128
 @click.command("run")
 @click.argument("source", metavar="[BLOB|MODEL]", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--prompt", metavar="TEXT", help="The prompt as text (needs the extra npuc[chat]).")
+@click.option("--chat", is_flag=True, help="The prompt is a message: put it through the model's chat template.")
+@click.option("--system", metavar="TEXT", help="A system message in front of it, with --chat.")
 @click.option("--prompt-ids", metavar="IDS", help="The prompt as token ids, such as '1 2 3'.")
 @click.option(
     "--max-new-tokens", type=int, metavar="K",
@@ -56,6 +58,8 @@ def command(
     source: Path | None,
     prompt: str | None,
     prompt_ids: str | None,
+    chat: bool,
+    system: str | None,
     max_new_tokens: int | None,
     force_ids: str | None,
     stop: tuple[str, ...],
@@ -71,6 +75,7 @@ def command(
 
     \b
     npuc run --prompt 'In the beginning' --temperature 0.8 --top-k 40
+    npuc run model.npu --chat --prompt 'What is an NPU?'
     npuc run model.npu --prompt-ids '1 2 3' --max-new-tokens 16 --json
     """
     from npurt.llm import Request, Sampling
@@ -78,6 +83,8 @@ def command(
 
     if (prompt is None) == (prompt_ids is None):
         raise click.UsageError("give the prompt either as --prompt TEXT or as --prompt-ids '1 2 3'")
+    if (chat and prompt is None) or (system is not None and not chat):
+        raise click.UsageError("--chat goes with --prompt TEXT, and --system with --chat")
     forced = tuple(parse_ids(force_ids, "--force-ids")) if force_ids is not None else ()
     if max_new_tokens is None:
         max_new_tokens = len(forced) or DEFAULT_MAX_NEW_TOKENS
@@ -86,12 +93,12 @@ def command(
     )
     request = Request(max_new_tokens, sampling, stop, forced, collect_logits=logits is not None)
     keep_inputs(logits, source)
+    settle_mode(mode)
     with blob_for(source, lambda: options_of(given), given=compile_option_given(ctx)) as path:
         import npurt
 
         image = npurt.load(path)
-        ids = prompt_of(image, prompt, prompt_ids)
-        settle_mode(mode)
+        ids = prompt_of(image, prompt, prompt_ids, chat=chat, system=system)
         with progress() as report:
             device = npurt.open_device(image, mode, warn=lambda line: report.say(f"note: {line}"))
             seen = AnsweringDevice(device, report, len(ids), max_new_tokens if as_json else None)

@@ -76,7 +76,7 @@ def build_metadata(
     each entry the record of `npuc.bound`, or nothing.
     """
     rows = [_entry(entry) for entry in entries]
-    for row, bound in zip(rows, bounds, strict=False):
+    for row, bound in zip(rows, bounds, strict=bool(bounds)):
         row["bound"] = dict(bound)
     return {
         "format": FORMAT,

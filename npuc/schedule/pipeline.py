@@ -1,4 +1,4 @@
-"""The one door: a task graph becomes a program, in five steps that each can be looked at."""
+"""The one door: a task graph becomes a program, by way of a few of its periods where its layers repeat."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Language-model sessions: prompts in, tokens and text out. NumPy and the standard library; see `Session`."""
 
-from .errors import NoLanguageModelError, OptionError, PromptError, SessionError, TokenizerError
+from .errors import NoLanguageModelError, OptionError, PromptError, SessionError, TemplateError, TokenizerError
 from .generation import Piece, Request, Result, Stats, StopReason
 from .model_info import ModelInfo
 from .sampling import Sampling
@@ -20,5 +20,6 @@ __all__ = [
     "SessionError",
     "Stats",
     "StopReason",
+    "TemplateError",
     "TokenizerError",
 ]

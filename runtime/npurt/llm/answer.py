@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, TextIO
 
 import numpy as np
 
+from .chat import chat_prompt
 from .errors import OptionError
 from .generation import Request, Result
 from .protocol import HoldsModel, RunsEntries
@@ -29,14 +30,22 @@ def parse_ids(text: str, option: str) -> list[int]:
     return ids
 
 
-def prompt_of(image: HoldsModel, prompt: str | None, ids: str | None) -> list[int]:
+def prompt_of(
+    image: HoldsModel, prompt: str | None, ids: str | None, *, chat: bool = False, system: str | None = None
+) -> list[int]:
     """The ids of a prompt, given as ids or else as text; none for an empty text, whatever start token a tokenizer adds.
 
-    Errors: OptionError where `ids` are no ids; TokenizerError where text needs a tokenizer that is not there.
+    chat: the text is a user's message and goes through the blob's chat template, behind a `system` message if there is
+    one. Errors: OptionError where `ids` are no ids; TokenizerError where text needs a tokenizer that is not there;
+    TemplateError as `npurt.llm.chat.chat_prompt`.
     """
     if ids is not None:
         return parse_ids(ids, "--prompt-ids")
-    return encode(image.assets, prompt) if prompt else []
+    if not prompt:
+        return []
+    if chat:  # the template writes the start token itself
+        return encode(image.assets, chat_prompt(image.assets, prompt, system), start=False)
+    return encode(image.assets, prompt)
 
 
 def answer(

@@ -14,7 +14,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .errors import TokenizerError
+from .errors import DamagedTokenizerError, TokenizerError
 from .stops import StopStrings
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -50,7 +50,8 @@ class TokenBytes:
     def from_json(cls, asset: bytes) -> TokenBytes:
         """Reads a ``tokenizer.json`` (BPE, Unigram or WordLevel vocabularies; byte-level or metaspace decoders).
 
-        Errors: TokenizerError where the file is no such JSON, or its decoder is of another kind.
+        Errors: DamagedTokenizerError where the file is no such JSON, TokenizerError where its decoder is of another
+        kind.
         """
         try:
             document = json.loads(asset)
@@ -60,7 +61,7 @@ class TokenBytes:
             for added in document.get("added_tokens", ()):
                 pieces[added["id"]] = b"" if added["special"] else added["content"].encode()
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise TokenizerError(f"tokenizer.json of the blob is not understood: {error!r}") from error
+            raise DamagedTokenizerError(f"tokenizer.json of the blob is not understood: {error!r}") from error
         unknown = [kind for kind in kinds if kind not in _KNOWN_DECODERS]
         if unknown:
             raise TokenizerError(

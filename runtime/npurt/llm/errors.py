@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from npurt.errors import NpurtError
+from npurt.errors import BlobError, NpurtError
 
 
 class SessionError(NpurtError):
@@ -22,4 +22,12 @@ class OptionError(SessionError):
 
 
 class TokenizerError(SessionError):
-    """The blob's tokenizer is missing, not understood, or needs a package that is not installed."""
+    """The blob's tokenizer is missing, not supported, or needs a package that is not installed."""
+
+
+class DamagedTokenizerError(TokenizerError, BlobError):
+    """The blob carries a tokenizer that cannot be read."""
+
+
+class TemplateError(SessionError):
+    """The blob's chat template is missing, fails, or needs a package that is not installed."""

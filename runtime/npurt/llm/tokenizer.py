@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from .detokenise import TokenBytes
-from .errors import TokenizerError
+from .errors import DamagedTokenizerError, TokenizerError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 ASSET = "tokenizer.json"
 
 
-def encode(assets: Mapping[str, bytes], text: str) -> list[int]:
-    """Ids of a text, with the start token where the tokenizer's own template adds one.
+def encode(assets: Mapping[str, bytes], text: str, *, start: bool = True) -> list[int]:
+    """Ids of a text. start: with the start token where the tokenizer's own template adds one.
 
     Errors: TokenizerError where the blob carries no tokenizer, the file is damaged, or the package is missing.
     """
-    return list(_load(_asset(assets)).encode(text).ids)
+    return list(_load(_asset(assets)).encode(text, add_special_tokens=start).ids)
 
 
 def token_bytes(assets: Mapping[str, bytes]) -> TokenBytes | None:
@@ -45,4 +45,4 @@ def _load(asset: bytes) -> Tokenizer:
     try:
         return Tokenizer.from_str(asset.decode("utf-8"))
     except Exception as error:  # the package raises bare Exception for every fault of the file
-        raise TokenizerError(f"{ASSET} of the blob is not understood: {error}") from error
+        raise DamagedTokenizerError(f"{ASSET} of the blob is not understood: {error}") from error

@@ -62,9 +62,9 @@ def transfer_costs(moves: Moves, target: Target) -> Transfers:
     fill = _of_route(moves, [engine.fill_rate or way.rate for engine, way in zip(engines, moves.routes, strict=True)])
     cleared = np.where(moves.clears, (whole - valid) * moves.sink_item, 0)
     seconds = np.where(moves.has_source, moved / rate, written / fill) + cleared / fill
-    # requests of a gather beyond those in flight wait for a latency each
+    # a gather's first request is a transfer as any other; the next ones go as far as so many may be in flight
     rows = _of_route(moves, [engine.gather_rows for engine in engines])
-    requests = np.where(rows > 0, -(-moves.gathered // np.maximum(rows, 1)), 0)
+    requests = np.where((rows > 0) & (moves.gathered > 0), -(-moves.gathered // np.maximum(rows, 1)) - 1, 0)
     flying = _of_route(moves, [engine.outstanding for engine in engines])
     seconds = np.maximum(seconds, requests / np.maximum(flying, 1) * latency)
     largest = _of_route(moves, [engine.max_bytes for engine in engines])

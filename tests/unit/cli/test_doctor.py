@@ -80,6 +80,7 @@ def test_what_npuc_can_work_with_is_said_and_good(
     npuc: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
+    cache = tmp_path / "file" / "npuc"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setenv("OPENBLAS_CORETYPE", "Prescott")
     monkeypatch.setattr(blas, "loaded", lambda: None)
@@ -87,7 +88,7 @@ def test_what_npuc_can_work_with_is_said_and_good(
     result = npuc("doctor")
     assert result.code == 0
     assert result.out.split("problem: ")[1:] == [
-        f"the cache folder {tmp_path / 'file' / 'npuc'} cannot be written: the embedded model is compiled anew each time\n"
+        f"the cache folder {cache} cannot be written: the embedded model is compiled anew each time\n"
         "  fix: set XDG_CACHE_HOME to a folder of yours\n",
         "0.5 GB of memory are free, which is little for more than small models\n  fix: end other programs\n",
         "NumPy's BLAS is no known OpenBLAS: its threads cannot be set for exact mode\n"

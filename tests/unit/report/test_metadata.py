@@ -9,7 +9,7 @@ import pytest
 
 from npuc.emit import EmitError
 from npuc.graph.entry import EntryGraph, LlmInfo, PortSpec
-from npuc.report.metadata import Port, build_metadata, entry_ports
+from npuc.report.metadata import EntryPorts, Port, build_metadata, entry_ports
 from npuc.tasks.graph import Buffer, CopyOp, Role
 from npurt.abi.dtypes import DType
 from npurt.metadata import parse_metadata
@@ -85,3 +85,11 @@ def test_the_runtime_reads_it() -> None:
     assert [entry.name for entry in found.entries] == ["prefill", "generate.16"]
     assert found.entries[0].inputs[0].nbytes == 16
     assert [state.nbytes for state in found.states] == [608, 608]
+
+
+def test_a_bound_stands_with_its_entry() -> None:
+    rows = [EntryPorts("a", 0, 0, (), ()), EntryPorts("b", 0, 0, (), ())]
+    bounds = [{"n_past": 0}, {"n_past": 5}]
+    found = build_metadata(rows, [], precision="f16", target="npu40xx", bounds=bounds)["entries"]
+    assert [row["bound"] for row in found] == bounds
+    assert "bound" not in build_metadata(rows, [], precision="f16", target="npu40xx")["entries"][0]

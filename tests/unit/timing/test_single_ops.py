@@ -1,5 +1,7 @@
 """One task of each kind takes what the target's numbers say, to the picosecond."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ from npurt.errors import TargetError
 from npurt.shave import ProgramBuilder
 from npurt.target import Target, load_target
 from npurt.timing import PS, Timing, time_entry
+from npurt.timing.transfers import record_moves, transfer_costs
 from tests.unit.npurt.images import CMX, TinyBlob
 
 F16, F32, I32 = DType.F16, DType.F32, DType.I32
@@ -157,3 +160,26 @@ def test_assumed_numbers_are_those_that_the_run_used():
 def test_a_blob_needs_the_queues_of_its_records():
     with pytest.raises(TargetError, match=r"^target ascend950 cannot run a blob: it has no dma\.in, dma\.out"):
         timed(loads((4, 4)), load_target("ascend950"))
+
+
+def gathered(rows: int) -> np.ndarray:
+    """DMA records of one gather of `rows` rows of 1 KiB."""
+    blob = TinyBlob(cmx=1 << 17, inputs={"x": (F16, (64, 512)), "at": (I32, (64,))})
+    blob.dma(
+        "x", "cmx", (rows, 512), F16, op=DmaOp.GATHER, index_base=blob.base("at"), index_bound=64,
+        src_stride=(0, 0, 1024, 2),
+    )  # fmt: skip
+    return load_bytes(blob.to_bytes()).tables.dma
+
+
+@pytest.mark.parametrize(("rows", "requests"), [(2, 1), (3, 2), (64, 32)])
+def test_requests_of_a_gather_wait_for_those_in_flight(rows: int, requests: int):
+    """A machine with 2 rows in a request and 4 requests in flight: each 4 beyond the first take a latency more."""
+    engines = dict(NPU.engines)
+    engines["dma.in"] = replace(engines["dma.in"], gather_rows=2, outstanding=4)
+    kinds = np.array([1, 2, 3, 4, 5, 5], np.uint32)
+    slow = replace(NPU, engines=engines)
+    found = transfer_costs(record_moves(gathered(rows), kinds, slow), slow)
+    assert found.seconds[0] == pytest.approx(max(rows * 1024 / RATE, (requests - 1) / 4 * LATENCY))
+    plain = transfer_costs(record_moves(gathered(rows), kinds, NPU), NPU)
+    assert plain.seconds[0] == pytest.approx(rows * 1024 / RATE)

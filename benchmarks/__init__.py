@@ -1,0 +1,1 @@
+"""Measurements against other programs; what each command does is in docs/benchmarks.md."""
