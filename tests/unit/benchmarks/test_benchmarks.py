@@ -1,4 +1,4 @@
-"""The benchmarks on a tiny model: they run, they compare equal computations, and they start from a clean environment."""
+"""The benchmarks on a tiny model: they run, compare equal computations, and start from a clean environment."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from benchmarks import environment
 from benchmarks.folder import FolderDecoder, NoPlainForm
-from benchmarks.model import main
+from benchmarks.model import main, measure
 from benchmarks.rounds import Rounds, decode_rounds, differences, prefill_rounds
 from benchmarks.runners import Ort, Plain
-from benchmarks.stages import Stage
+from benchmarks.stages import Stage, StageFailed
 from benchmarks.table import Report
 from npuc.models.gguf_file import read_gguf
 from npuc.models.pull import write_folder
@@ -46,8 +46,7 @@ def test_plain_numpy_computes_what_onnxruntime_does(folder: Path) -> None:
 def test_a_model_of_another_kind_has_no_plain_form(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(NoPlainForm, match=r"config\.json: FileNotFoundError"):
         FolderDecoder(tmp_path, 4)
-    for name in ("config.json",):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
     other = ROOT / "tests" / "data" / "corpus" / "gpt2-torchdyn-op18" / "model.onnx"
     (tmp_path / "model.onnx").write_bytes(other.read_bytes())
     with pytest.raises(NoPlainForm, match="the weights do not have the names of `npuc models pull`"):
@@ -74,10 +73,8 @@ def test_the_whole_command_prints_its_table(folder: Path) -> None:
 
 def test_a_model_that_does_not_compile_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"no model")
-    words = [sys.executable, "-m", "benchmarks.model", str(tmp_path)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT)
-    assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.startswith(f"error: compile {tmp_path} ") and "Traceback" not in done.stderr
+    with pytest.raises(StageFailed, match=f"^compile {tmp_path} .*\\nerror: model.onnx: not an ONNX model$"):
+        measure(tmp_path, [4], 2, 1, "f32")
 
 
 def test_numpy_must_not_be_loaded_before() -> None:
