@@ -11,6 +11,7 @@ import click
 from npuc.cli.errors import DIFFERENT
 from npuc.cli.options import (
     COMPILE_NAMES,
+    COMPILE_SECTION,
     compile_options,
     json_option,
     mode_option,
@@ -18,6 +19,7 @@ from npuc.cli.options import (
     settle_mode,
 )
 from npuc.cli.progress import progress
+from npuc.cli.sections import SectionedCommand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 IN_BLOB = tuple(name for name in COMPILE_NAMES if name not in ("dims", "state_rows"))
 
 
-@click.command("check")
+@click.command("check", cls=SectionedCommand, sections=COMPILE_SECTION)
 @click.argument("model", type=click.Path(exists=True, path_type=Path))
 @click.argument("blob", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(

@@ -10,6 +10,7 @@ import click
 
 from npuc.cli.blobs import blob_for
 from npuc.cli.options import (
+    COMPILE_SECTION,
     compile_option_given,
     compile_options,
     is_blob,
@@ -20,6 +21,7 @@ from npuc.cli.options import (
     settle_mode,
 )
 from npuc.cli.progress import progress
+from npuc.cli.sections import SectionedCommand
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     Tensors = Mapping[str, NDArray[np.generic]]
 
 
-@click.command("exec")
+@click.command("exec", cls=SectionedCommand, sections=COMPILE_SECTION)
 @click.argument("source", metavar="[BLOB|MODEL]", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--input", "input_", required=True, metavar="IN.npz", type=click.Path(exists=True, dir_okay=False, path_type=Path),

@@ -64,7 +64,7 @@ COMPILE_OPTIONS = (
         "--max-prompt-len", type=POSITIVE, metavar="N", help="Longest prompt in tokens.  [default: 1024]"
     ),
     click.option(
-        "--chunk", type=POSITIVE, metavar="C", help="Prompt tokens of one prefill run.  [default: 128]"
+        "--chunk", type=POSITIVE, metavar="C", help="Prompt tokens that one run reads.  [default: 128]"
     ),
     click.option(
         "--min-response-len", type=POSITIVE, metavar="R",
@@ -72,7 +72,8 @@ COMPILE_OPTIONS = (
     ),
     click.option(
         "--capacities", callback=_numbers, metavar="A,B",
-        help="Cache places of each generate entry.  [default: a small one, and prompt + response]",
+        help="Sizes of the cache in tokens; an answer begins in the smallest that holds it, which is fastest.  "
+        "[default: a small one, and prompt + response]",
     ),
     dim_option,
     click.option(
@@ -84,6 +85,10 @@ COMPILE_OPTIONS = (
 COMPILE_NAMES = (
     "target", "precision", "max_prompt_len", "chunk", "min_response_len", "capacities", "dims", "state_rows",
 )  # fmt: skip
+
+
+COMPILE_SECTION = {"Compiling, where a MODEL is given": COMPILE_NAMES}
+"""For the help of commands that compile on the way."""
 
 
 def compile_options(function: F) -> F:
@@ -150,6 +155,7 @@ def keep_inputs(output: Path | None, *inputs: Path | None) -> None:
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object, and nothing else, on stdout."
 )
+
 
 def _mode_option(default: str) -> Callable[[F], F]:
     return click.option(

@@ -11,6 +11,7 @@ import click
 from npuc.cli.answering import AnsweringDevice
 from npuc.cli.blobs import blob_for
 from npuc.cli.options import (
+    COMPILE_SECTION,
     compile_option_given,
     compile_options,
     fast_mode_option,
@@ -22,11 +23,21 @@ from npuc.cli.options import (
     settle_mode,
 )
 from npuc.cli.progress import progress
+from npuc.cli.sections import SectionedCommand
 
 DEFAULT_MAX_NEW_TOKENS = 128
 
 
-@click.command("run")
+@click.command(
+    "run", cls=SectionedCommand,
+    sections={
+        "Choosing tokens": (
+            "max_new_tokens", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "stop",
+        ),
+        "Comparing with other programs": ("force_ids", "logits"),
+        **COMPILE_SECTION,
+    },
+)  # fmt: skip
 @click.argument("source", metavar="[BLOB|MODEL]", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option("--prompt", metavar="TEXT", help="The prompt as text (needs the extra npuc[chat]).")
 @click.option("--chat", is_flag=True, help="The prompt is a message: put it through the model's chat template.")

@@ -116,8 +116,8 @@ def _uses(ops: Sequence[Op], cells: Cells) -> tuple[dict[int, list[int]], dict[i
 
 
 def _group(
-    ops: Sequence[Op], softmax: Vector, dag: Dag, form: MaskedSoftmax, makers: Sequence[int], readers: dict[int, set[int]],
-    number: int, local: Set[int], groups: Groups, context: Context,
+    ops: Sequence[Op], softmax: Vector, dag: Dag, form: MaskedSoftmax, makers: Sequence[int],
+    readers: dict[int, set[int]], number: int, local: Set[int], groups: Groups, context: Context,
 ) -> Group | None:  # fmt: skip
     scores, weights = softmax.args[form.scores], softmax.args[form.weights]
     assert isinstance(scores, Ref) and isinstance(weights, Ref)

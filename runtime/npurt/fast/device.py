@@ -1,8 +1,8 @@
 """A device in fast mode: the protocol of `npurt.Device`, values within a tolerance of exact mode's.
 
-States live in the shadow of their memory, in float32, and are device types at the edges only: `state` and
-`set_state` convert. A bound buffer of f16 or bf16 keeps real bytes: it is read into the shadow before a run and written from it
-after, if the entry touches it. An entry that the prepared form cannot run goes to an exact device, and `notes` says why.
+States live in the shadow of their memory, in float32, and are device types at the edges only: `state` and `set_state`
+convert. A bound buffer of f16 or bf16 keeps real bytes: it is read into the shadow before each run and written from it
+after. An entry that the prepared form cannot run goes to an exact device, and `notes` says why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ DEFAULTS = LinkOptions()
 def open_device(
     image: Image, mode: str, options: LinkOptions = DEFAULTS, warn: Callable[[str], None] | None = None
 ) -> Device | FastDevice:
-    """A device of an image. mode: "exact" or "fast". warn: as for `FastDevice`. Errors: DeviceError for another mode."""
+    """A device of an image. mode: "exact" or "fast"; DeviceError else. warn: as for `FastDevice`."""
     if mode not in ("exact", "fast"):
         raise DeviceError(f"no mode {mode!r}: there are exact and fast")
     return FastDevice(image, options, warn) if mode == "fast" else Device(image)

@@ -107,9 +107,10 @@ class RandomProgram:
         self.wrote(target)
 
     def multiply(self, a: Tensor, b: Tensor, c: Tensor, adds: bool, **fields) -> None:
-        self.tasks.append(("dpu", (a.rows, b.rows, a.columns, (a.dtype, b.dtype, c.dtype), (a.offset, b.offset, c.offset)), {
-            "a_stride": a.stride, "b_stride": b.stride, "c_stride": c.stride, "flags": int(adds), "scale": 0.25, **fields,
-        }))  # fmt: skip
+        offsets = (a.offset, b.offset, c.offset)
+        strides = {"a_stride": a.stride, "b_stride": b.stride, "c_stride": c.stride}
+        self.tasks.append(("dpu", (a.rows, b.rows, a.columns, (a.dtype, b.dtype, c.dtype), offsets), {
+            "flags": int(adds), "scale": 0.25, **strides, **fields}))  # fmt: skip
 
     def product(self) -> None:
         a, b = self.some(), self.some()

@@ -9,7 +9,7 @@ from types import ModuleType
 import click
 import pytest
 
-from npuc.cli.app import COMMANDS
+from npuc.cli.app import COMMANDS, group
 from npuc.frontend.errors import ModelRefused
 from npuc.graph.options import OptionError
 from npuc.tile.errors import KernelError
@@ -131,3 +131,23 @@ def test_a_closed_pipe_ends_quietly() -> None:
         f"{sys.executable} -m npuc.cli run --help | true", shell=True, capture_output=True, text=True, check=False
     )
     assert done.stderr == ""
+
+
+def test_help_puts_what_a_newcomer_needs_first(npuc: Runner) -> None:
+    sections = [line for line in npuc("run", "--help").out.splitlines() if line.endswith(":") and line[0] != " "]
+    assert sections == [
+        "Options:",
+        "Choosing tokens:",
+        "Comparing with other programs:",
+        "Compiling, where a MODEL is given:",
+    ]
+
+
+@pytest.mark.parametrize("name", ["run", "exec", "check"])
+def test_sections_name_every_option_once(npuc: Runner, name: str) -> None:
+    out = npuc(name, "--help").out
+    command = group.get_command(click.Context(group), name)
+    assert command is not None
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    shown = [line.split()[0].rstrip(",") for line in out.splitlines() if line.startswith("  -")]
+    assert sorted(shown) == sorted([*(option.opts[0] for option in options), "-h"])

@@ -117,7 +117,5 @@ def test_stats_say_what_was_decoded(device):
 def test_beyond_the_budget_constants_are_decoded_on_use():
     image = npurt.load_bytes(good().to_bytes())
     device = FastDevice(image, LinkOptions(budget=0))
-    np.testing.assert_array_equal(
-        device.run("main", {"x": X})["y"], npurt.Device(image).run("main", {"x": X})["y"]
-    )
+    np.testing.assert_array_equal(device.run("main", {"x": X})["y"], npurt.Device(image).run("main", {"x": X})["y"])
     assert device.stats["decoded_bytes"] == 0

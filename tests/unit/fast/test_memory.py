@@ -40,7 +40,8 @@ def test_the_grid_is_that_of_exact_mode(dtype):
     values = np.concatenate(
         [
             rng.integers(0, 1 << 32, 20000, dtype=np.uint32).view(np.float32),
-            rng.normal(size=20000).astype(np.float32) * np.float32(2.0) ** rng.integers(-30, 20, 20000).astype(np.float32),
+            rng.normal(size=20000).astype(np.float32)
+            * np.float32(2.0) ** rng.integers(-30, 20, 20000).astype(np.float32),
             (halves[:-1] + halves[1:]) / 2,  # ties
             np.float32([0, 65504, 65519.99, 65520, 1e9, np.inf, np.nan, 2.0**-25, 2.0**-24, 6e-5]),
         ]
