@@ -125,9 +125,8 @@ def report(what: str, seconds: dict[str, list[float]], tokens: int) -> None:
     for name, values in seconds.items():
         rates = tokens / np.array(values)
         ratio = np.median(np.array(values) / np.array(seconds["fast"]))
-        print(
-            f"{what:8} {name:6} median {np.median(rates):8.1f} best {rates.max():8.1f} tokens/s   fast/{name} {ratio:.2f}"
-        )
+        speed = f"median {np.median(rates):8.1f}, best {rates.max():8.1f} tokens/s"
+        print(f"{what:8} {name:6} {speed}   fast/{name} {ratio:.2f}")
 
 
 def main() -> None:

@@ -106,7 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         context = group.make_context("npuc", words)
         with context:
             group.invoke(context)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # None where it was closed before the start
+            sys.stdout.flush()
         return OK
     except click.exceptions.Exit as stop:
         return stop.exit_code

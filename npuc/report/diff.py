@@ -70,6 +70,7 @@ def diff_listings(a: Listing, b: Listing, thresholds: Sequence[Threshold] = ()) 
     lines = [*_changed_lines(a.header, b.header)]
     exceeded: list[str] = []
     ours, theirs = {e.name: e for e in a.entries}, {e.name: e for e in b.entries}
+    told: dict[tuple[str, ...], str] = {}
     for name in [*ours, *(name for name in theirs if name not in ours)]:
         was, now = ours.get(name), theirs.get(name)
         if was is None or now is None:
@@ -78,9 +79,12 @@ def diff_listings(a: Listing, b: Listing, thresholds: Sequence[Threshold] = ()) 
             if thresholds:
                 exceeded.append(f"entry {token(name)} was {side}")
             continue
-        found = [*_entry(was, now)]
-        if found:
-            lines += [f"entry {token(name)}", *(f"  {line}" for line in found)]
+        tasks, totals = tuple(_tasks_of_entry(was, now)), [*_totals(was, now)]
+        first = told.setdefault(tasks, name)
+        if tasks and first != name:  # entries of other capacities change alike: once is enough
+            tasks = (f"tasks as in entry {token(first)}",)
+        if tasks or totals:
+            lines += [f"entry {token(name)}", *(f"  {line}" for line in (*tasks, *totals))]
         for threshold in thresholds:
             before, after = total(was.totals, threshold.metric), total(now.totals, threshold.metric)
             if threshold.exceeded(before, after):
@@ -97,7 +101,7 @@ def _changed_lines(a: Sequence[str], b: Sequence[str]) -> Iterator[str]:
             yield from (f"+ {line}" for line in b[b_first:b_last])
 
 
-def _entry(was: Entry, now: Entry) -> Iterator[str]:
+def _tasks_of_entry(was: Entry, now: Entry) -> Iterator[str]:
     if (was.rows, was.capacity) != (now.rows, now.capacity):
         yield f"rows {was.rows} -> {now.rows}, capacity {was.capacity} -> {now.capacity}"
     ours, theirs = {n.name: n for n in was.nodes}, {n.name: n for n in now.nodes}
@@ -108,6 +112,9 @@ def _entry(was: Entry, now: Entry) -> Iterator[str]:
             changes.setdefault(found, []).append(name)
     for found, names in changes.items():
         yield from found.lines(names)
+
+
+def _totals(was: Entry, now: Entry) -> Iterator[str]:
     for metric in METRICS:
         before, after = total(was.totals, metric), total(now.totals, metric)
         if before != after:

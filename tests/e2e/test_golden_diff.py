@@ -36,4 +36,5 @@ def test_one_tile_size_is_a_short_diff(tmp_path, monkeypatch):
     told = diff(before, after)
     assert told.different
     assert NODE in told.text
+    assert "  tasks as in entry generate.128" in told.text.splitlines()
     assert len(told.text.splitlines()) < 40, told.text

@@ -64,6 +64,15 @@ class RandomProgram:
             moves[int(self.rng.integers(len(moves)))]()
         self.finish()
 
+    def dma(self, source: str, target: str, rows: int, columns: int, dtype: DType, **fields) -> None:
+        """A copy; src and dst: where a tensor lies, for the sides in the scratchpad."""
+        for side in ("src", "dst"):
+            tensor = fields.pop(side, None)
+            if tensor is not None:
+                item = dtype.nbytes if side == "src" else fields.get("dst_type", dtype).nbytes
+                fields[f"{side}_offset"], fields[f"{side}_stride"] = tensor.offset, (0, 0, tensor.stride, item)
+        self.tasks.append(("dma", (source, target, (rows, columns), dtype), fields))
+
     def pick(self, *choices):
         return choices[int(self.rng.integers(len(choices)))]
 
@@ -90,9 +99,7 @@ class RandomProgram:
         if source == "weights":
             offset = 32 * int(self.rng.integers(8)) if dtype is F32 else 2048 + 16 * int(self.rng.integers(8))
         target = self.place(self.pick(dtype, dtype, F32, F16), rows, WIDTH)
-        fields = {"src_offset": offset, "dst_offset": target.offset, "dst_type": target.dtype,
-                  "dst_stride": (0, 0, target.stride, target.dtype.nbytes)}  # fmt: skip
-        self.tasks.append(("dma", (source, "cmx", (rows, WIDTH), dtype), fields))
+        self.dma(source, "cmx", rows, WIDTH, dtype, src_offset=offset, dst=target, dst_type=target.dtype)
         self.wrote(target)
 
     def copy(self) -> None:
@@ -100,10 +107,7 @@ class RandomProgram:
         target = self.place(self.pick(source.dtype, source.dtype, F32, F16), source.rows, source.columns)
         if target.span[0] < source.span[1] and source.span[0] < target.span[1]:
             return
-        self.tasks.append(("dma", ("cmx", "cmx", (source.rows, source.columns), source.dtype), {
-            "src_offset": source.offset, "dst_offset": target.offset, "dst_type": target.dtype,
-            "src_stride": (0, 0, source.stride, source.dtype.nbytes), "dst_stride": (0, 0, target.stride, target.dtype.nbytes),
-        }))  # fmt: skip
+        self.dma("cmx", "cmx", source.rows, source.columns, source.dtype, src=source, dst=target, dst_type=target.dtype)
         self.wrote(target)
 
     def multiply(self, a: Tensor, b: Tensor, c: Tensor, adds: bool, **fields) -> None:
@@ -143,9 +147,7 @@ class RandomProgram:
             return
         for number in range(2 if along_k else count):
             offset = 4 * width * number if along_k else 128 * number
-            fields = {"src_offset": offset, "dst_offset": tile.offset, "src_stride": (0, 0, 32, 4),
-                      "dst_stride": (0, 0, tile.stride, 4)}  # fmt: skip
-            self.tasks.append(("dma", ("weights", "cmx", (4, width), F32), fields))
+            self.dma("weights", "cmx", 4, width, F32, src_offset=offset, src_stride=(0, 0, 32, 4), dst=tile)
             self.wrote(tile)
             self.disturb()
             part = replace(a, columns=width, offset=a.offset + (4 * width * number if along_k else 0))
@@ -196,9 +198,7 @@ class RandomProgram:
         target = self.place(source.dtype, source.rows, source.columns)
         if target.span[0] < source.span[1] and source.span[0] < target.span[1]:
             return
-        self.tasks.append(("dma", ("cmx", "cmx", (source.rows, width // 4), DType.I32), {
-            "src_offset": source.offset, "src_stride": (0, 0, source.stride, 4), "dst_offset": target.offset,
-            "dst_stride": (0, 0, target.stride, 4)}))  # fmt: skip
+        self.dma("cmx", "cmx", source.rows, width // 4, DType.I32, src=source, dst=target)
         self.wrote(target)
 
     def past(self) -> None:
@@ -214,14 +214,11 @@ class RandomProgram:
         item = self.state.nbytes
         always = bool(pred) and self.rng.random() < 0.4  # the product runs on what the load has left, too
         if always:
-            self.tasks.append(("dma", ("weights", "cmx", (rows, WIDTH), F32), {
-                "dst_type": self.state, "dst_offset": keys.offset, "dst_stride": (0, 0, keys.stride, item)}))  # fmt: skip
+            self.dma("weights", "cmx", rows, WIDTH, F32, dst_type=self.state, dst=keys)
         if pred:  # what a product that does not run leaves behind has to be known
-            self.tasks.append(("dma", ("weights", "cmx", (a.rows, rows), F32), {
-                "dst_offset": c.offset, "dst_stride": (0, 0, c.stride, 4), "src_stride": (0, 0, 16, 4)}))  # fmt: skip
-        self.tasks.append(("dma", ("k", "cmx", (rows, WIDTH), self.state), {
-            "src_offset": first * WIDTH * item, "dst_offset": keys.offset, "dst_stride": (0, 0, keys.stride, item),
-            "step": {Reloc.STEP_VALID: ("step.n_past", int(self.pick(0, 0, 2)) - first)}, **pred}))  # fmt: skip
+            self.dma("weights", "cmx", a.rows, rows, F32, dst=c)
+        valid = {Reloc.STEP_VALID: ("step.n_past", int(self.pick(0, 0, 2)) - first)}
+        self.dma("k", "cmx", rows, WIDTH, self.state, src_offset=first * WIDTH * item, dst=keys, step=valid, **pred)
         if self.rng.random() < 0.5:
             self.append()
         self.multiply(a, keys, c, adds=False, **({} if always else pred))
@@ -237,16 +234,13 @@ class RandomProgram:
         if not tall:
             return
         source = self.pick(*tall)
-        self.tasks.append(("dma", ("cmx", "k", (4, WIDTH), source.dtype), {
-            "src_offset": source.offset, "src_stride": (0, 0, source.stride, source.dtype.nbytes), "dst_type": self.state,
-            "step": {Reloc.STEP_DST: ("step.n_past", 0), Reloc.STEP_VALID: ("step.n_new", 0)}}))  # fmt: skip
+        step = {Reloc.STEP_DST: ("step.n_past", 0), Reloc.STEP_VALID: ("step.n_new", 0)}
+        self.dma("cmx", "k", 4, WIDTH, source.dtype, src=source, dst_type=self.state, step=step)
 
     def park(self) -> None:
         """To the scratch in DDR."""
         source, slot = self.some(), int(self.rng.integers(4))
-        item = source.dtype.nbytes
-        self.tasks.append(("dma", ("cmx", "scratch", (source.rows, source.columns), source.dtype), {
-            "src_offset": source.offset, "src_stride": (0, 0, source.stride, item), "dst_offset": 512 * slot}))  # fmt: skip
+        self.dma("cmx", "scratch", source.rows, source.columns, source.dtype, src=source, dst_offset=512 * slot)
         self.parked = [(at, tensor) for at, tensor in self.parked if at != slot]
         self.parked.append((slot, source))
 
@@ -255,17 +249,14 @@ class RandomProgram:
             return
         slot, source = self.pick(*self.parked)
         target = self.place(source.dtype, source.rows, source.columns)
-        self.tasks.append(("dma", ("scratch", "cmx", (source.rows, source.columns), source.dtype), {
-            "src_offset": 512 * slot, "dst_offset": target.offset, "dst_stride": (0, 0, target.stride, source.dtype.nbytes),
-        }))  # fmt: skip
+        self.dma("scratch", "cmx", source.rows, source.columns, source.dtype, src_offset=512 * slot, dst=target)
         self.wrote(target)
 
     def finish(self) -> None:
         """Stores everything that is known, and puts the tasks in one order by barriers."""
         for number, tensor in enumerate(self.known):
             self.tiny.outputs[f"y{number}"] = (tensor.dtype, (tensor.rows, tensor.columns))
-            self.tasks.append(("dma", ("cmx", f"y{number}", (tensor.rows, tensor.columns), tensor.dtype), {
-                "src_offset": tensor.offset, "src_stride": (0, 0, tensor.stride, tensor.dtype.nbytes)}))  # fmt: skip
+            self.dma("cmx", f"y{number}", tensor.rows, tensor.columns, tensor.dtype, src=tensor)
         last = len(self.tasks) - 1
         for number, (kind, arguments, fields) in enumerate(self.tasks):
             sync = {"wait": ((number - 1) % 64,) if number else (), "post": (number % 64,) if number < last else ()}
