@@ -29,8 +29,8 @@ def gather(low: Lowering, node: ir.Node) -> None:
         picked = np.where(picked < 0, picked + extent, picked)
         outside = (picked < 0) | (picked >= extent)
         if outside.any():
-            index = int(index_tensor.numpy()[outside].reshape(-1)[0])
-            raise LoweringRefused([f"{describe(node)}: the index {index} is outside of axis {axis}, which has {extent}"])
+            wrong = int(index_tensor.numpy()[outside].reshape(-1)[0])
+            raise LoweringRefused([f"{describe(node)}: the index {wrong} is outside of axis {axis}, which has {extent}"])
         strided = _arithmetic(picked.reshape(-1))
         if strided is not None:
             start, step = strided
