@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.environment import as_found
+from npuc.cli.progress import progress
+from npuc.progress import Report as Progress
+from npuc.progress import silent
 
 if TYPE_CHECKING:
     from benchmarks.stages import Stage
@@ -41,7 +44,8 @@ def main(words: Sequence[str] | None = None) -> int:
     from benchmarks.stages import StageFailed
 
     try:
-        report = measure(options.folder, prompts, options.rounds, options.threads, options.precision)
+        with progress() as told:
+            report = measure(options.folder, prompts, options.rounds, options.threads, options.precision, told)
     except StageFailed as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -50,8 +54,13 @@ def main(words: Sequence[str] | None = None) -> int:
     return 1 if any(value > RIGHT for value in report.differences.values()) else 0
 
 
-def measure(folder: Path, prompts: Sequence[int], rounds: int, threads: int, precision: str) -> Report:
-    """All measurements; a runner that cannot load the model is left out. Errors: StageFailed for npuc's own."""
+def measure(
+    folder: Path, prompts: Sequence[int], rounds: int, threads: int, precision: str, told: Progress = silent
+) -> Report:
+    """All measurements; a runner that cannot load the model is left out. told: each step.
+
+    Errors: StageFailed where npuc's own compiling or loading fails.
+    """
     from benchmarks.runners import NAMES, OWN
     from benchmarks.stages import StageFailed, run_stage
 
@@ -59,17 +68,19 @@ def measure(folder: Path, prompts: Sequence[int], rounds: int, threads: int, pre
     with tempfile.TemporaryDirectory(prefix="npuc-bench-") as scratch:
         blob = Path(scratch) / "model.npu"
         limits = ("--max-prompt-len", str(max(prompts)), "--min-response-len", str(rounds + 1))
+        told("compile", None)
         compiled = run_stage("compile", folder, blob, "--precision", precision, *limits)
         capacity = max(prompts) + rounds + 1
         loads = {}
         for name in NAMES:
+            told(f"load with {name}", None)
             try:
                 loads[name] = run_stage("load", name, folder, blob, str(capacity), str(threads))
             except StageFailed as error:
                 if name == OWN:
                     raise
                 print(f"note: without {name}: {str(error).splitlines()[-1]}", file=sys.stderr)
-        return _speeds(folder, blob, prompts, rounds, threads, compiled, loads)
+        return _speeds(folder, blob, prompts, rounds, threads, compiled, loads, told)
 
 
 def _speeds(
@@ -80,6 +91,7 @@ def _speeds(
     threads: int,
     compiled: Stage,
     loads: dict[str, Stage],
+    told: Progress,
 ) -> Report:
     """Prefill and decode of all runners that load, in this process."""
     from benchmarks.rounds import decode_rounds, differences, prefill_rounds
@@ -87,12 +99,17 @@ def _speeds(
     from benchmarks.table import Report
 
     capacity = max(prompts) + rounds + 1
+    told("load all", None)
     runners = {name: open_runner(name, folder, blob, capacity, threads) for name in loads}
     npuc = runners[OWN]
     assert isinstance(npuc, Npuc)
     vocab = npuc.info.vocab
     differ = differences(runners, min(prompts), vocab)
-    found = [prefill_rounds(runners, length, max(rounds // 4, 3), vocab) for length in prompts]
+    found = []
+    for length in prompts:
+        told(f"prompts of {length}", None)
+        found.append(prefill_rounds(runners, length, max(rounds // 4, 3), vocab))
+    told("single tokens", None)
     found.append(decode_rounds(runners, min(prompts), rounds, vocab))
     return Report(compiled, loads, found, differ, threads)
 

@@ -3,6 +3,7 @@
 Stages: text, tokenizer, training, figures, export. The trained weights stay in the work folder, so `--skip-training`
 repeats the last two stages alone.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -53,8 +54,11 @@ def main() -> None:
     tokenizer.save(tok, options.work / "tokenizer.json")
     encoded = tokenizer.encode_verses(tok, parts.train)
     tokens, characters = sum(len(v) for d in encoded for v in d), len(corpus.lines(parts.train))
-    print(f"{len(parts.train)} chapters to train on, {len(parts.held_out)} held out; "
-          f"{tokens} tokens for {characters} characters", flush=True)
+    print(
+        f"{len(parts.train)} chapters to train on, {len(parts.held_out)} held out; "
+        f"{tokens} tokens for {characters} characters",
+        flush=True,
+    )
     weights = options.work / "weights.npz"
     if not options.skip_training:
         seconds = train_weights(shape, tok, encoded, weights, options.seed)

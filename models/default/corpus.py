@@ -2,6 +2,7 @@
 
 A document is a chapter: its verses, one a line. Whole chapters are held out, chosen by a seed.
 """
+
 from __future__ import annotations
 
 import random
@@ -61,9 +62,11 @@ def split(documents: list[list[str]], share: float = 0.05, seed: int = 1611) -> 
     """Holds out `share` of the chapters, chosen by `seed`; both parts keep the order of the text."""
     order = list(range(len(documents)))
     random.Random(seed).shuffle(order)
-    held = set(order[:round(share * len(order))])
-    return Corpus(train=[d for i, d in enumerate(documents) if i not in held],
-                  held_out=[d for i, d in enumerate(documents) if i in held])
+    held = set(order[: round(share * len(order))])
+    return Corpus(
+        train=[d for i, d in enumerate(documents) if i not in held],
+        held_out=[d for i, d in enumerate(documents) if i in held],
+    )
 
 
 def words(text: str) -> list[str]:

@@ -7,6 +7,7 @@ All of both forms: input_ids, position_ids [1, sequence] and attention_mask [1, 
 [1, sequence, vocab], f32. `total` counts the rows of the cache and the new ones; a mask of 0 hides a row.
 Weights are f16 initializers, each with one Cast to f32: half the file, and the graph computes in f32.
 """
+
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -106,7 +107,7 @@ class Decoder:
         value = self.cached(i, "value", heads("v", s.kv_heads))
         key, value = self.repeated(key), self.repeated(value)
         scores = g.op("MatMul", query, g.op("Transpose", key, perm=[0, 1, 3, 2]))
-        scores = g.op("Add", g.op("Mul", scores, g.real(s.head_dim ** -0.5)), bias)
+        scores = g.op("Add", g.op("Mul", scores, g.real(s.head_dim**-0.5)), bias)
         mixed = g.op("MatMul", g.op("Softmax", scores, axis=-1), value)
         rows = g.op("Reshape", g.op("Transpose", mixed, perm=[0, 2, 1, 3]), g.ints(1, -1, s.heads * s.head_dim))
         return g.op("MatMul", rows, self.f32[f"layers.{i}.o"])
@@ -115,8 +116,12 @@ class Decoder:
         """All rows [1, kv_heads, total, head_dim]: those of the cache, then the new ones, which the cache keeps."""
         g, s = self.g, self.shape
         if self.form == "stateful":
-            state: dict[str, Any] = {"domain": STATE_DOMAIN, "variable_id": f"layers.{i}.{part}",
-                                     "shape": [1, s.kv_heads, -1, s.head_dim], "dtype": int(TensorProto.FLOAT)}
+            state: dict[str, Any] = {
+                "domain": STATE_DOMAIN,
+                "variable_id": f"layers.{i}.{part}",
+                "shape": [1, s.kv_heads, -1, s.head_dim],
+                "dtype": int(TensorProto.FLOAT),
+            }
             full = g.op("Concat", g.op("ReadValue", **state), new, axis=2)
             g.op("Assign", full, **state)
             return full

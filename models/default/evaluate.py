@@ -1,4 +1,5 @@
 """The figures of a trained model: held-out bits per character, and how many sampled words are words of the text."""
+
 from __future__ import annotations
 
 import math
@@ -27,9 +28,11 @@ SAMPLE_SEED = 7
 
 def following(net: Net) -> Next:
     """Next-token logits from the torch network, without a cache."""
+
     def call(tokens: Sequence[int]) -> NDArray[np.float32]:
         with torch.no_grad():
             return np.asarray(net(torch.tensor([list(tokens)]))[0, -1].numpy(), np.float32)
+
     return call
 
 
@@ -48,7 +51,7 @@ def bits_per_character(net: Net, tok: Tokenizer, documents: list[list[str]]) -> 
         done = 0
         while done < len(ids):
             start = max(0, done - length // 2)
-            window = ids[start:start + length]
+            window = ids[start : start + length]
             with torch.no_grad():
                 logits = net(torch.tensor([[BOS, *window[:-1]]]))[0]
             skip = done - start
@@ -75,8 +78,10 @@ def report(net: Net, tok: Tokenizer, parts: Corpus) -> None:
         text = tok.decode([*prompt, *new])
         first = first or text
         shares.append(word_share(text, known))
-    print(f"known words in a sample of 200 tokens: {shares[0]:.1%} (at least {MIN_SHARE:.0%}); "
-          f"in ten samples: {np.mean(shares):.1%}, the worst {min(shares):.1%}")
+    print(
+        f"known words in a sample of 200 tokens: {shares[0]:.1%} (at least {MIN_SHARE:.0%}); "
+        f"in ten samples: {np.mean(shares):.1%}, the worst {min(shares):.1%}"
+    )
     print("---", first, "---", sep="\n")
     if bits > MAX_BITS or shares[0] < MIN_SHARE:
         raise SystemExit("the model misses its marks")

@@ -3,6 +3,7 @@
 Run as a program it rebuilds one of the two forms from a finished folder:
 `python -m models.default.export FOLDER --form pairs --out pairs.onnx`.
 """
+
 from __future__ import annotations
 
 import argparse

@@ -1,4 +1,5 @@
 """A small builder of ONNX graphs: each call adds one node and gives back the name of its value."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,5 @@
 """The network in torch, for training only. Weight names and layouts are those of `Shape.weight_shapes`."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -37,7 +38,7 @@ class Net(nn.Module):
 
     def rotate(self, x: Tensor) -> Tensor:
         """Half-split rotary embedding; x is [rows, heads, length, head_dim]."""
-        cos, sin = self.cos[:x.shape[2]], self.sin[:x.shape[2]]
+        cos, sin = self.cos[: x.shape[2]], self.sin[: x.shape[2]]
         a, b = x.chunk(2, dim=-1)
         return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1)
 

@@ -1,4 +1,5 @@
 """Generation with plain NumPy: a function from tokens to the logits of the next one is all it needs."""
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -20,8 +21,15 @@ def pick(logits: NDArray[np.float32], rng: np.random.Generator, temperature: flo
     return int(best[np.searchsorted(np.cumsum(share) / share.sum(), rng.random(), side="right")])
 
 
-def generate(following: Next, prompt: Sequence[int], count: int, rng: np.random.Generator | None = None,
-             temperature: float = 0.8, top_k: int = 40, stop: bool = True) -> list[int]:
+def generate(
+    following: Next,
+    prompt: Sequence[int],
+    count: int,
+    rng: np.random.Generator | None = None,
+    temperature: float = 0.8,
+    top_k: int = 40,
+    stop: bool = True,
+) -> list[int]:
     """Up to `count` new tokens: sampled with `rng`, greedy without. `stop` ends at `</s>`; else it is never drawn."""
     tokens = list(prompt)
     for _ in range(count):
@@ -32,4 +40,4 @@ def generate(following: Next, prompt: Sequence[int], count: int, rng: np.random.
         if token == EOS:
             break
         tokens.append(token)
-    return tokens[len(prompt):]
+    return tokens[len(prompt) :]

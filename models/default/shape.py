@@ -1,4 +1,5 @@
 """The shape of the default model: the few numbers that the network, the exporter and the tests share."""
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -31,8 +32,17 @@ class Shape:
         h, q, kv, m = self.hidden, self.heads * self.head_dim, self.kv_heads * self.head_dim, self.intermediate
         shapes: dict[str, tuple[int, ...]] = {"embed": (self.vocab, h), "norm": (h,)}
         for i in range(self.layers):
-            part = {"attn_norm": (h,), "q": (h, q), "k": (h, kv), "v": (h, kv), "o": (q, h),
-                    "mlp_norm": (h,), "gate": (h, m), "up": (h, m), "down": (m, h)}
+            part = {
+                "attn_norm": (h,),
+                "q": (h, q),
+                "k": (h, kv),
+                "v": (h, kv),
+                "o": (q, h),
+                "mlp_norm": (h,),
+                "gate": (h, m),
+                "up": (h, m),
+                "down": (m, h),
+            }
             shapes.update({f"layers.{i}.{name}": shape for name, shape in part.items()})
         return shapes
 
@@ -63,8 +73,15 @@ class Shape:
 
 def shape_of(config: dict[str, Any]) -> Shape:
     """The inverse of `Shape.config`."""
-    return Shape(vocab=config["vocab_size"], hidden=config["hidden_size"], layers=config["num_hidden_layers"],
-                 heads=config["num_attention_heads"], kv_heads=config["num_key_value_heads"],
-                 head_dim=config["head_dim"], intermediate=config["intermediate_size"],
-                 rope_theta=config["rope_theta"], norm_eps=config["rms_norm_eps"],
-                 positions=config["max_position_embeddings"])
+    return Shape(
+        vocab=config["vocab_size"],
+        hidden=config["hidden_size"],
+        layers=config["num_hidden_layers"],
+        heads=config["num_attention_heads"],
+        kv_heads=config["num_key_value_heads"],
+        head_dim=config["head_dim"],
+        intermediate=config["intermediate_size"],
+        rope_theta=config["rope_theta"],
+        norm_eps=config["rms_norm_eps"],
+        positions=config["max_position_embeddings"],
+    )

@@ -2,6 +2,7 @@
 
 Every byte is in the alphabet, so any text can be encoded. Encoding puts `<s>` in front, as Llama tokenizers do.
 """
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -18,11 +19,16 @@ def train_tokenizer(text: str, vocab: int) -> Tokenizer:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=vocab, special_tokens=SPECIAL, show_progress=False,
-                                  initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()))
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab,
+        special_tokens=SPECIAL,
+        show_progress=False,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
     tokenizer.train_from_iterator(text.splitlines(keepends=True), trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", BOS)])
+        single="<s> $A", pair="<s> $A $B", special_tokens=[("<s>", BOS)]
+    )
     for token, number in zip(SPECIAL, (BOS, EOS), strict=True):
         if tokenizer.token_to_id(token) != number:
             raise ValueError(f"{token} has id {tokenizer.token_to_id(token)}, not {number}")
@@ -33,8 +39,10 @@ def train_tokenizer(text: str, vocab: int) -> Tokenizer:
 
 def encode_verses(tokenizer: Tokenizer, documents: list[list[str]]) -> list[list[list[int]]]:
     """Chapters -> verses -> token ids without `<s>`; each verse ends with its line end."""
-    return [[e.ids for e in tokenizer.encode_batch([v + "\n" for v in verses], add_special_tokens=False)]
-            for verses in documents]
+    return [
+        [e.ids for e in tokenizer.encode_batch([v + "\n" for v in verses], add_special_tokens=False)]
+        for verses in documents
+    ]
 
 
 def save(tokenizer: Tokenizer, path: Path) -> None:

@@ -4,6 +4,7 @@ A row starts with `<s>` at a random verse, runs on in the order of the text, and
 (`</s>` `<s>`), so the model learns to start anywhere and to come to an end. Most steps use short rows; the last ones
 use rows of the full length, so that every position the model promises has been seen.
 """
+
 from __future__ import annotations
 
 import random
@@ -88,15 +89,21 @@ def optimizers(net: Net, plan: Plan) -> list[torch.optim.Optimizer]:
     """One optimizer for the matrices, one for the rest."""
     named = list(net.named_parameters())
     matrices = [p for n, p in named if p.ndim == 2 and "embed" not in n]
-    others = [{"params": [p for n, p in named if "embed" in n], "weight_decay": 0.01},
-              {"params": [p for n, p in named if p.ndim == 1], "weight_decay": 0.0}]
-    return [torch.optim.Muon(matrices, lr=plan.rate, weight_decay=plan.decay, momentum=0.95,
-                             adjust_lr_fn="match_rms_adamw"),
-            torch.optim.AdamW(others, lr=plan.rate, betas=(0.9, 0.98))]
+    others = [
+        {"params": [p for n, p in named if "embed" in n], "weight_decay": 0.01},
+        {"params": [p for n, p in named if p.ndim == 1], "weight_decay": 0.0},
+    ]
+    return [
+        torch.optim.Muon(
+            matrices, lr=plan.rate, weight_decay=plan.decay, momentum=0.95, adjust_lr_fn="match_rms_adamw"
+        ),
+        torch.optim.AdamW(others, lr=plan.rate, betas=(0.9, 0.98)),
+    ]
 
 
-def train(net: Net, chapters: list[list[list[int]]], plan: Plan,
-          each: Callable[[int, float, float], None] | None = None) -> float:
+def train(
+    net: Net, chapters: list[list[list[int]]], plan: Plan, each: Callable[[int, float, float], None] | None = None
+) -> float:
     """Trains in place; gives back the seconds. `each(step, loss, seconds)` is called every 50 steps."""
     torch.set_num_threads(plan.threads)
     torch.use_deterministic_algorithms(True)

@@ -88,6 +88,6 @@ def _arrays(call: KernelCall) -> str:
 
 def _too_big(call: KernelCall, memory: str, memory_bytes: int) -> str:
     return (
-        f"node {call.node}: kernel {call.kernel} over {_arrays(call)} does not fit into {memory_bytes / 1024:.0f} KiB of "
-        f"{memory} with its smallest tiles; a shorter --chunk or a smaller capacity would"
+        f"node {call.node}: kernel {call.kernel} over {_arrays(call)} does not fit into {memory_bytes / 1024:.0f} KiB "
+        f"of {memory} with its smallest tiles; a shorter --chunk or a smaller capacity would"
     )

@@ -34,11 +34,11 @@ REFUSED = {
     "g (float[65536, 65536] x) => (float[65536, 65536] y) { y = Relu(x) }":
         "'x' of shape [65536, 65536] has 4294967296 elements, a value may have 2147483647",
     "g (float[2, 3] x) => (float[n, 3] y) <int64[1] i = {7}> { y = Gather(x, i) }":
-        "node Gather_0 (Gather of [2, 3], [1]): the index 7 is outside of axis 0, which has 2",
+        "node y (Gather of [2, 3], [1]): the index 7 is outside axis 0, which has 2",
     "g (float[2, 3] x) => (float[n, m] y) <int64[2] s = {4, 4}> { y = Reshape(x, s) }":
-        "node Reshape_0 (Reshape of [2, 3], [2]): 6 elements do not make [4, 4]",
+        "node y (Reshape of [2, 3], [2]): 6 elements do not make [4, 4]",
     "g (int64[2] x) => (int64[2] y) <int64[2] c = {1099511627776, 5}> { y = Add(x, c) }":
-        "node Add_0 (Add of [2], [2]): a constant holds 5 to 1099511627776, and the device computes integers in 32 bits",
+        "node y (Add of [2], [2]): a constant holds 5 to 1099511627776, and the device computes integers in 32 bits",
 }  # fmt: skip
 
 

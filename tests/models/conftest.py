@@ -1,4 +1,5 @@
 """The recipes are no installed package: makes `models` importable from the project's root."""
+
 from __future__ import annotations
 
 import sys

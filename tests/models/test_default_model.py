@@ -2,6 +2,7 @@
 
 The reference (logits and greedy tokens of the torch network) is written by the recipe; torch is not needed here.
 """
+
 from __future__ import annotations
 
 import json
@@ -39,8 +40,11 @@ def pure(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, tuple[str, 
     graph = model.graph
     names: dict[str, tuple[str, str]] = {}
     kept = [n for n in graph.node if n.domain != "npuc"]
-    states = [{a.name: onnx.helper.get_attribute_value(a) for a in n.attribute} | {"node": n}
-              for n in graph.node if n.domain == "npuc"]
+    states = [
+        {a.name: onnx.helper.get_attribute_value(a) for a in n.attribute} | {"node": n}
+        for n in graph.node
+        if n.domain == "npuc"
+    ]
     writes = {s["variable_id"]: s["node"].input[0] for s in states if s["node"].op_type == "Assign"}
     for state in (s for s in states if s["node"].op_type == "ReadValue"):
         source, target = state["node"].output[0], writes[state["variable_id"]]
@@ -73,9 +77,12 @@ class Runner:
         """Logits [rows, vocab] of further tokens; a mask of 0 marks padding, which has no position of its own."""
         new = list(mask) if mask is not None else [1] * len(ids)
         self.mask += new
-        places = np.maximum(np.cumsum(self.mask) - 1, 0)[-len(ids):]
-        feeds = {"input_ids": np.array([ids], np.int64), "attention_mask": np.array([self.mask], np.int64),
-                 "position_ids": places[None].astype(np.int64)}
+        places = np.maximum(np.cumsum(self.mask) - 1, 0)[-len(ids) :]
+        feeds = {
+            "input_ids": np.array([ids], np.int64),
+            "attention_mask": np.array([self.mask], np.int64),
+            "position_ids": places[None].astype(np.int64),
+        }
         feeds |= {name: value for (name, _), value in zip(self.caches, self.values, strict=True)}
         logits, *self.values = self.session.run(["logits", *(out for _, out in self.caches)], feeds)
         self.seen += ids
@@ -83,9 +90,9 @@ class Runner:
 
     def following(self, tokens: Sequence[int]) -> Array:
         """Next-token logits for `sample.generate`: only the tokens not yet seen are run."""
-        if list(tokens[:len(self.seen)]) != self.seen:
+        if list(tokens[: len(self.seen)]) != self.seen:
             self.reset()
-        logits: Array = self.run(tokens[len(self.seen):])[-1]
+        logits: Array = self.run(tokens[len(self.seen) :])[-1]
         return logits
 
 
@@ -128,7 +135,10 @@ def test_inputs_outputs_and_variables(model: onnx.ModelProto, shape: Shape) -> N
 
     onnx.checker.check_model(model)
     assert {v.name: dims(v) for v in model.graph.input} == {
-        "input_ids": [1, "sequence"], "attention_mask": [1, "total"], "position_ids": [1, "sequence"]}
+        "input_ids": [1, "sequence"],
+        "attention_mask": [1, "total"],
+        "position_ids": [1, "sequence"],
+    }
     assert {v.name: dims(v) for v in model.graph.output} == {"logits": [1, "sequence", shape.vocab]}
     assert {(o.domain, o.version) for o in model.opset_import} == {("", 17), ("npuc", 1)}
     assert model.ir_version == 9
@@ -139,8 +149,9 @@ def test_inputs_outputs_and_variables(model: onnx.ModelProto, shape: Shape) -> N
         assert list(at["shape"]) == [1, shape.kv_heads, -1, shape.head_dim]
         assert at["dtype"] == onnx.TensorProto.FLOAT
         found.setdefault(at["variable_id"].decode(), []).append(node.op_type)
-    assert found == {f"layers.{i}.{part}": ["ReadValue", "Assign"]
-                     for i in range(shape.layers) for part in ("key", "value")}
+    assert found == {
+        f"layers.{i}.{part}": ["ReadValue", "Assign"] for i in range(shape.layers) for part in ("key", "value")
+    }
 
 
 def test_the_exporter_gives_the_shipped_bytes(model: onnx.ModelProto) -> None:
@@ -150,7 +161,8 @@ def test_the_exporter_gives_the_shipped_bytes(model: onnx.ModelProto) -> None:
 
 @pytest.mark.parametrize("n", range(3))
 def test_logits_and_greedy_tokens_are_those_of_torch(
-        runner: Runner, reference: dict[str, NDArray[Any]], n: int) -> None:
+    runner: Runner, reference: dict[str, NDArray[Any]], n: int
+) -> None:
     prompt = [int(t) for t in reference[f"prompt_{n}"]]
     np.testing.assert_allclose(runner.run(prompt)[-2:], reference[f"logits_{n}"], atol=2e-3, rtol=1e-4)
     runner.reset()
@@ -172,8 +184,9 @@ def test_padding_is_never_seen(runner: Runner, reference: dict[str, NDArray[Any]
     whole = runner.run(prompt)
     runner.reset()
     filler, blank = [EOS] * 3, [0] * 3
-    ids, mask = (filler + prompt, blank + [1] * len(prompt)) if pad == "left" else (
-        prompt + filler, [1] * len(prompt) + blank)
+    ids, mask = (
+        (filler + prompt, blank + [1] * len(prompt)) if pad == "left" else (prompt + filler, [1] * len(prompt) + blank)
+    )
     rows = runner.run(ids, mask)
     np.testing.assert_allclose(rows[3:] if pad == "left" else rows[:-3], whole, atol=1e-4, rtol=1e-4)
 
@@ -196,9 +209,9 @@ def test_a_sample_reads_like_the_text(runner: Runner) -> None:
 def test_the_last_promised_position_still_works(runner: Runner, shape: Shape) -> None:
     tokenizer = tokenizers.Tokenizer.from_file(str(FOLDER / "tokenizer.json"))
     verse = tokenizer.encode("And it came to pass in those days, that he went out.\n", add_special_tokens=False).ids
-    ids = ([BOS] + verse * shape.positions)[:shape.positions]
+    ids = ([BOS] + verse * shape.positions)[: shape.positions]
     logits = runner.run(ids).astype(np.float64)
     share = np.exp(logits - logits.max(-1, keepdims=True))
     share /= share.sum(-1, keepdims=True)
     nats = -np.log(share[np.arange(shape.positions - 1), ids[1:]])
-    assert nats[-32:].mean() < nats[1:len(verse)].mean(), "far positions must profit from what they repeat"
+    assert nats[-32:].mean() < nats[1 : len(verse)].mean(), "far positions must profit from what they repeat"

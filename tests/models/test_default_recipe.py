@@ -1,4 +1,5 @@
 """The recipe's parts that need neither torch nor the text: splitting, words, shape, sampling, tokenizer."""
+
 from __future__ import annotations
 
 import numpy as np
@@ -11,8 +12,11 @@ RAW = "Ge1:1 In the  beginning.\nGe1:2 And the earth.\nGe2:1 Thus the heavens.\n
 
 
 def test_chapters_are_split_where_book_or_chapter_changes() -> None:
-    assert corpus.chapters(RAW, verses=4) == [["In the beginning.", "And the earth."], ["Thus the heavens."],
-                                              ["Now the days."]]
+    assert corpus.chapters(RAW, verses=4) == [
+        ["In the beginning.", "And the earth."],
+        ["Thus the heavens."],
+        ["Now the days."],
+    ]
 
 
 def test_a_broken_text_is_refused() -> None:

@@ -1,7 +1,7 @@
 """Random damage to a blob, and a process that loads and runs damaged blobs under limits of memory and time.
 
-``python -m tests.support.damage BLOB MODE FIRST COUNT`` prints one line for each damage: its number and what became of it.
-A damage is a function of the blob and its number, so that a line is enough to see it again.
+``python -m tests.support.damage BLOB MODE FIRST COUNT`` prints one line for each damage: its number and its
+outcome. A damage is a function of the blob and its number, so that a line is enough to see it again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ GROUPS = {
     "relocations": (blob.NAME_RELA_STATIC, blob.NAME_RELA_BIND, blob.NAME_RELA_STEP),
     "bytecode": (blob.NAME_SHAVE_TEXT,),
     "metadata": (blob.NAME_META,),
-    "names": (blob.NAME_SYMTAB, blob.NAME_STRTAB, blob.NAME_SHSTRTAB, blob.NAME_NAMES, blob.NAME_NOTE, blob.NAME_DIGEST),
+    "names": (
+        blob.NAME_SYMTAB, blob.NAME_STRTAB, blob.NAME_SHSTRTAB, blob.NAME_NAMES, blob.NAME_NOTE, blob.NAME_DIGEST,
+    ),
     "weights": (blob.NAME_WEIGHTS,),
 }  # fmt: skip
 
@@ -83,7 +85,15 @@ def run_damaged(path: Path, mode: str, first: int, count: int) -> list[Outcome]:
     outcomes: list[Outcome] = []
     at = first
     while at < first + count:
-        words = [sys.executable, "-m", "tests.support.damage", str(path), mode, str(at), str(first + count - at)]
+        words = [
+            sys.executable,
+            "-m",
+            "tests.support.damage",
+            str(path.resolve()),
+            mode,
+            str(at),
+            str(first + count - at),
+        ]
         done = subprocess.run(words, capture_output=True, text=True, cwd=Path(__file__).parents[2])
         for line in done.stdout.splitlines():
             number, kind, text = line.split(" ", 2)

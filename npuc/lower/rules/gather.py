@@ -30,7 +30,7 @@ def gather(low: Lowering, node: ir.Node) -> None:
         outside = (picked < 0) | (picked >= extent)
         if outside.any():
             wrong = int(index_tensor.numpy()[outside].reshape(-1)[0])
-            raise LoweringRefused([f"{describe(node)}: the index {wrong} is outside of axis {axis}, which has {extent}"])
+            raise LoweringRefused([f"{describe(node)}: the index {wrong} is outside axis {axis}, which has {extent}"])
         strided = _arithmetic(picked.reshape(-1))
         if strided is not None:
             start, step = strided

@@ -19,7 +19,14 @@ def encode(assets: Mapping[str, bytes], text: str, *, start: bool = True) -> lis
 
     Errors: TokenizerError where the blob carries no tokenizer, the file is damaged, or the package is missing.
     """
-    return list(_load(_asset(assets)).encode(text, add_special_tokens=start).ids)
+    return list(_load(_asset(assets)).encode(_whole(text), add_special_tokens=start).ids)
+
+
+def _whole(text: str) -> str:
+    """The text without lone surrogates. Bytes of a command line that its locale cannot decode come as U+DC80 and on;
+    most are UTF-8 all the same."""
+    escaped = all("\udc80" <= character <= "\udcff" for character in text if "\ud800" <= character <= "\udfff")
+    return text.encode("utf-8", "surrogateescape" if escaped else "replace").decode("utf-8", "replace")
 
 
 def token_bytes(assets: Mapping[str, bytes]) -> TokenBytes | None:
