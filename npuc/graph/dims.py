@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from npuc.frontend.errors import Problems
+from npuc.graph.asked import check_llm_dims
 from npuc.graph.infer import Dims, Inference
 from npuc.graph.interpret import Interpreter, input_facts
 from npuc.graph.nodes import producer
@@ -80,6 +81,7 @@ def input_dims(
             _extent(axis, extent, axis == state.growing_axis and kind.slots is None, names[state.id], options)
             for axis, extent in enumerate(state.shape)
         )
+    check_llm_dims(options, names.values())
     kept = {kind.id: kind.kept for kind in classes if kind.kept is not None}
     dims = InputDims(graph, roles, states, fixed_rows, kept)
     _fill_from_structure(dims, names, inference, report)

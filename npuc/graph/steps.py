@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from npuc.graph.append import check_caches, cut_to_new_rows, release_growing_pairs
+from npuc.graph.asked import check_dims, unused_llm_options
 from npuc.graph.caches import check_cache_readers
 from npuc.graph.clean import clean, remove_dead
 from npuc.graph.dims import InputDims, input_dims
@@ -73,6 +74,7 @@ class LlmParts:
 
 def split_state(build: Build) -> None:
     """State becomes arguments and results."""
+    check_dims(build.model, build.options)
     build.model, build.states = state_to_arguments(build.model, build.options.state_rows)
 
 
@@ -120,6 +122,7 @@ def measure(build: Build) -> None:
 def copy_for_entries(build: Build) -> None:
     """A copy for each entry."""
     if build.llm is None:
+        build.report.extend(unused_llm_options(build.options))
         build.states = release_growing_pairs(build.model.graph, build.states)
         build.classes = classify(build.states, build.model)
         build.drafts = plain_drafts(
