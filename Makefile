@@ -16,7 +16,7 @@ $(VENV)/.extras-%: pyproject.toml
 	@touch $@
 
 demo: $(VENV)/.extras-chat ## Compile the embedded model and let it write a few lines
-	$(BIN)/npuc run --prompt 'In the beginning' --max-new-tokens 64 --temperature 0.7 --top-k 40 --seed 1
+	$(BIN)/npuc run --prompt 'In the beginning' --max-new-tokens 49 --temperature 0.6 --top-k 40 --seed 3 --mode exact
 
 test: $(VENV)/.extras-all ## Run the test suite
 	$(BIN)/python -m pytest -n $(JOBS)
