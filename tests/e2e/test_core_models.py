@@ -35,3 +35,8 @@ def test_reference(name, form, chunk, tmp_path):
     half = answer(compile_to(tmp_path / "f16.npu", model, precision="f16", **options), prompt, fed)
     assert min(cosine(half.prompt, want_prompt).min(), cosine(half.step, want_step).min()) >= 0.999
     assert half.tokens[: len(fed)] == fed
+    for precision, want in (("f32", exact), ("f16", half)):
+        fast = answer(tmp_path / f"{precision}.npu", prompt, fed, mode="fast")
+        tolerance = 1e-4 if precision == "f32" else 3e-2
+        np.testing.assert_allclose(fast.prompt, want.prompt, rtol=tolerance, atol=tolerance)
+        np.testing.assert_allclose(fast.step, want.step, rtol=tolerance, atol=tolerance)

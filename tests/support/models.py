@@ -33,14 +33,14 @@ def compile_to(path: Path, model: Path, **options: Any) -> Path:
     return path
 
 
-def answer(blob: Path, prompt: Sequence[int], fed: Sequence[int]) -> Answer:
+def answer(blob: Path, prompt: Sequence[int], fed: Sequence[int], mode: str = "exact") -> Answer:
     """Feeds the prompt and then `fed`, whatever the model would choose; collects all logits."""
     import npurt
     from npurt.llm import Request, Session
 
     image = npurt.load(blob)
     request = Request(max_new_tokens=len(fed) + 1, force_ids=tuple(fed), collect_logits=True, eos=())
-    result = Session(image, npurt.Device(image)).generate(list(prompt), request).finish()
+    result = Session(image, npurt.open_device(image, mode)).generate(list(prompt), request).finish()
     assert result.prompt_logits is not None and result.step_logits is not None
     return Answer(result.prompt_logits, result.step_logits, result.tokens)
 
