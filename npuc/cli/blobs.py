@@ -57,11 +57,24 @@ def _embedded(options: CompileOptions) -> Iterator[Path]:
             yield _compile(DEFAULT_MODEL, scratch / "model.npu", options)
         return
     path = folder / f"default-{_key(options)}.npu"
-    if not path.exists():
+    if not _is_whole(path):
         _compile(DEFAULT_MODEL, path, options)
         for old in sorted(folder.glob("default-*.npu"), key=lambda blob: blob.stat().st_mtime)[:-KEPT]:
             old.unlink(missing_ok=True)
     yield path
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a cached blob is there and undamaged; another is made in its place otherwise."""
+    if not path.exists():
+        return False
+    import npurt
+
+    try:
+        npurt.load(path)
+    except (npurt.BlobError, OSError):
+        return False
+    return True
 
 
 @contextmanager

@@ -149,6 +149,25 @@ def test_the_embedded_model_is_compiled_once_for_each_set_of_options(
     assert [source.name for source, _, _ in compiler.calls] == ["default_model", "default_model"]
 
 
+def test_a_damaged_blob_in_the_cache_is_compiled_anew(
+    npuc: Runner, compiler: Compiler, image: FakeImage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import npurt
+
+    npuc("run", "--prompt-ids", "1", "--json")
+    verdicts = [npurt.BlobError("section .npu.dma: its digest is wrong")]
+
+    def load(path: Path) -> FakeImage:
+        if verdicts:
+            raise verdicts.pop()
+        return image
+
+    monkeypatch.setattr(npurt, "load", load)
+    result = npuc("run", "--prompt-ids", "1", "--json")
+    assert (result.code, result.err) == (0, "compiling the embedded model\n")
+    assert len(compiler.calls) == 2
+
+
 def test_the_cache_keeps_the_newest_blobs(npuc: Runner, compiler: Compiler, image: FakeImage, tmp_path: Path) -> None:
     folder = tmp_path / "cache" / "npuc"
     folder.mkdir(parents=True)
