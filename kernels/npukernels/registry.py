@@ -132,7 +132,7 @@ def _attention(types: Types, params: Mapping[str, Any], free: int | None = None)
     """Fewer key heads in a program, then fewer rows (the scores are what is large), then shorter key blocks."""
     (heads, rows, _), groups = _shape(types, 0), _shape(types, 1)[0]
     past = 0 if types[3] is None else _shape(types, 3)[1]
-    block = min(max(past, 1), 256)
+    block = min(max(past, 1), 512)
     sizes = [(rows, count) for count in _halvings(groups)] + [(bm, 1) for bm in list(_halvings(rows))[1:]]
     for bm, count in sizes:
         scores = 4 * count * (heads // groups) * bm * (past + rows)

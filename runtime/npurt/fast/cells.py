@@ -134,7 +134,10 @@ class Track:
     def values(self, access: Access) -> set[int]:
         """The different values of an operand's cells."""
         part = self.get(access)
-        return set((np.unique(part) if part.size > 64 else part).tolist())
+        if part.size <= 64:
+            return set(part.tolist())
+        first = part[0]
+        return {int(first)} if (part == first).all() else set(np.unique(part).tolist())
 
     def largest(self, ref: Ref) -> int:
         """The largest value of a view's cells, the first one where there are none."""

@@ -7,7 +7,9 @@ after. An entry that the prepared form cannot run goes to an exact device, and `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -174,7 +176,8 @@ class FastDevice:
             names = self.image.tables.base_names
             homes = {row: home for row, home in self._homes.items() if names[row].startswith(prefixes)}
             try:
-                self._linked[entry.name] = link(self.image, entry, self._context, homes, self.options)
+                with _collection_paused():
+                    self._linked[entry.name] = link(self.image, entry, self._context, homes, self.options)
             except LinkError as error:
                 self._linked[entry.name] = None
                 self.notes.append(f"entry {entry.name} runs in exact mode: {error}")
@@ -259,6 +262,18 @@ class FastDevice:
         if state is None:
             raise DeviceError(f"no state {id!r}: there are {', '.join(self._states) or 'none'}")
         return state, self._rows[f"state.{id}"]
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Linking makes many small objects and no cycles: walks of the collector over them would be in vain."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _typed(memory: np.ndarray, what: Port | State) -> np.ndarray:
