@@ -48,7 +48,9 @@ class Bench:
 
     load_s: until the blob is checked and its device stands. prepare_s: until each entry that is used has run once; in
     fast mode it is linked by that, and its constants are decoded. decode: of the tokens that are fed after the prompt.
-    peak_rss_mb: most memory of this process (10^6 bytes), None where the system does not say.
+    peak_rss_mb: most memory of this process (10^6 bytes), None where the system does not say. constants_mb: of fast
+    mode, narrow constants held as float32, and the most that may be (a quarter of the machine's memory); beyond it they
+    are decoded on use.
     """
 
     mode: str
@@ -61,6 +63,7 @@ class Bench:
     decode: Rates
     peak_rss_mb: float | None
     blas: blas.Blas | None
+    constants_mb: tuple[float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The object of ``npuc bench --json``."""
@@ -69,6 +72,7 @@ class Bench:
             "repeat": self.repeat, "load_s": self.load_s, "prepare_s": self.prepare_s, "peak_rss_mb": self.peak_rss_mb,
             "blas_kernel": self.blas and self.blas.kernel, "threads": self.blas and self.blas.threads, "cores": cores(),
         }  # fmt: skip
+        found["constants_mb"], found["constants_budget_mb"] = self.constants_mb or (None, None)
         for name, rates in (("prefill", self.prefill), ("decode", self.decode)):
             found[f"{name}_tokens_per_s"] = rates.median
             found[f"{name}_tokens_per_s_min"], found[f"{name}_tokens_per_s_max"] = rates.slowest, rates.fastest
@@ -78,12 +82,15 @@ class Bench:
         """The same for people."""
         known = "unknown" if self.blas is None else f"OpenBLAS {self.blas.kernel}, threads: {self.blas.threads}"
         memory = "unknown" if self.peak_rss_mb is None else f"{self.peak_rss_mb:.0f} MB"
+        constants = (
+            "" if self.constants_mb is None else "; decoded constants {:.0f} of {:.0f} MB".format(*self.constants_mb)
+        )
         return [
             MEANING,
             f"prefill  {self.prefill}, prompts of {self.prompt_tokens}",
             f"decode   {self.decode}, {self.gen_tokens} tokens after each prompt",
             f"load     {self.load_s:.2f} s, then {self.prepare_s:.2f} s to run each entry once",
-            f"memory   {memory} at most",
+            f"memory   {memory} at most{constants}",
             f"host     BLAS {known} of {cores()} cores; {self.mode} mode, {self.repeat} repeats",
         ]
 
@@ -124,9 +131,12 @@ def bench(
         prefill.append(stats.prefill_seconds)
         decode.append(stats.generate_seconds)
     peak = peak_rss_bytes()
+    constants = None
+    if isinstance(device, npurt.FastDevice):
+        constants = device.decoded_bytes / 1e6, device.budget_bytes / 1e6
     return Bench(
         mode, prompt_tokens, gen_tokens, repeat, load_s, prepare_s, Rates.of(prompt_tokens, prefill),
-        Rates.of(gen_tokens, decode), None if peak is None else peak / 1e6, blas.loaded(),
+        Rates.of(gen_tokens, decode), None if peak is None else peak / 1e6, blas.loaded(), constants,
     )  # fmt: skip
 
 

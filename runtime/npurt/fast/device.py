@@ -76,7 +76,17 @@ class FastDevice:
     def stats(self) -> dict[str, object]:
         """decoded_bytes of `budget_bytes` of constants, and of each linked entry its tasks, calls and seconds."""
         entries = {name: vars(linked.stats) for name, linked in self._linked.items() if linked is not None}
-        return {"decoded_bytes": self._memory.decoded, "budget_bytes": self._memory.budget, "entries": entries}
+        return {"decoded_bytes": self.decoded_bytes, "budget_bytes": self.budget_bytes, "entries": entries}
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Bytes of float32 that narrow constants take so far."""
+        return self._memory.decoded
+
+    @property
+    def budget_bytes(self) -> int:
+        """The most that they may take; constants beyond it are decoded on use."""
+        return self._memory.budget
 
     def prepare(self, entry: str) -> None:
         """Links an entry now instead of at its first run."""

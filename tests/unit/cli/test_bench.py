@@ -43,7 +43,8 @@ def test_json_has_the_documented_fields(npuc: Runner, runs: list[Any], blob: Pat
     found = json.loads(result.out)
     assert list(found) == [
         "meaning", "mode", "prompt_tokens", "gen_tokens", "repeat", "load_s", "prepare_s", "peak_rss_mb", "blas_kernel",
-        "threads", "cores", "prefill_tokens_per_s", "prefill_tokens_per_s_min", "prefill_tokens_per_s_max",
+        "threads", "cores", "constants_mb", "constants_budget_mb",
+        "prefill_tokens_per_s", "prefill_tokens_per_s_min", "prefill_tokens_per_s_max",
         "decode_tokens_per_s", "decode_tokens_per_s_min", "decode_tokens_per_s_max",
     ]  # fmt: skip
     assert found["meaning"] == "speed of the simulator on this host, not of the NPU"
