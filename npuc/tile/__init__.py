@@ -6,6 +6,7 @@ from npuc import tile as t
 from npuc.tile.affine import Index
 from npuc.tile.arrays import Accumulator, Array
 from npuc.tile.errors import KernelError
+from npuc.tile.example import Example
 from npuc.tile.kernel import Kernel, Trace, TraceCache, kernel
 from npuc.tile.plan import Plan
 from npuc.tile.surface import (
@@ -79,6 +80,7 @@ __all__ = [
     "Array",
     "ArrayType",
     "DType",
+    "Example",
     "Index",
     "Kernel",
     "KernelError",

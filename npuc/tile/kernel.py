@@ -114,11 +114,11 @@ class Kernel:
 
         step: {"n_past": ..., "n_new": ...}. The numbers are the device's, bit for bit.
         """
-        self._names(len(arrays), params)
+        self.argument_names(len(arrays), params)
         eager.run(self.function, arrays, params, step or {})
 
     def _trace(self, types: tuple[ArrayType | None, ...], params: Mapping[str, Any]) -> Trace:
-        names = self._names(len(types), params)
+        names = self.argument_names(len(types), params)
         arrays = [None if type_ is None else Array(Memory(type_, slot, False)) for slot, type_ in enumerate(types)]
 
         def body() -> None:
@@ -135,7 +135,7 @@ class Kernel:
                 waiting[:0] = _halves(ranges, split.axis)
         return Trace(self.name, types, grid, tuple(templates))
 
-    def _names(self, count: int, params: Mapping[str, Any]) -> list[str]:
+    def argument_names(self, count: int, params: Mapping[str, Any]) -> list[str]:
         """The name of each array argument; checks the call against the function's signature."""
         try:
             bound = self._signature.bind(*range(count), **params)

@@ -72,7 +72,7 @@ def row_limits(
             most = largest[patch.symbol] + patch.addend
             valid[patch.row - first] = min(max(most, 0), int(record["size"][record["row_dim"] & 3]))
         else:
-            offsets[patch.row - first, patch.field == "dst_offset"] = patch.addend
+            offsets[patch.row - first, int(patch.field == "dst_offset")] = patch.addend  # a bool would index as a mask
     return offsets, valid
 
 

@@ -1,0 +1,72 @@
+"""Forms of attention over past and new rows, with one reference for all of them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from npuc import tile as t
+from npukernels.forms.form import TILE, Form
+
+HEADS, GROUPS, DEPTH, CAPACITY = 4, 2, 16, 24
+N_PAST = 13
+DTYPES = (t.f16, t.f32)
+
+
+def attention_of(
+    q: np.ndarray, k: np.ndarray, v: np.ndarray, n_past: int, *, scale: float, softcap: float = 0.0, window: int = 0,
+    slopes: np.ndarray | None = None, sinks: np.ndarray | None = None,
+) -> np.ndarray:  # fmt: skip
+    """[H, C, Dv] of q [H, C, D], k and v [G, n_past + C, ..]: row i is at position n_past + i."""
+    heads, rows, _ = q.shape
+    share = heads // k.shape[0]
+    scores = scale * np.einsum("hcd,hnd->hcn", q, k.repeat(share, 0))
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    distance = np.arange(k.shape[1])[None, :] - (n_past + np.arange(rows))[:, None]
+    if slopes is not None:
+        scores = scores + slopes[:, None, None] * distance
+    seen = (distance <= 0) & ((distance > -window) if window else True)
+    scores = np.where(seen, scores, -np.inf)
+    if sinks is not None:
+        scores = np.concatenate([scores, np.broadcast_to(sinks[:, None, None], (heads, rows, 1))], 2)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return np.einsum("hcn,hnd->hcd", weights[:, :, : k.shape[1]], v.repeat(share, 0))
+
+
+def _form(words: str, rows: int | None = None, numbers: str = "", **params: Any) -> Form:
+    """rows: of the query, None: the size that is asked for. numbers: "slopes" or "sinks"."""
+
+    def make(dtype: t.DType, size: int) -> t.Example:
+        count = size if rows is None else rows
+        capacity = CAPACITY if rows is None else size + N_PAST
+        new, past = t.dense(dtype, (GROUPS, count, DEPTH)), t.dense(dtype, (GROUPS, capacity, DEPTH))
+        query = t.dense(dtype, (HEADS, count, DEPTH))
+        per_head = np.linspace(0.1, 0.4, HEADS, dtype=np.float32) if numbers else None
+        extra = {"": (), "slopes": (per_head,), "sinks": (None, per_head)}[numbers]
+        static: Mapping[str, Any] = {"scale": 0.25, **params}
+
+        def reference(q: np.ndarray, *arrays: np.ndarray) -> np.ndarray:
+            # the kernel's order of reading is that of its arguments
+            k_new, v_new, k_past, v_past = arrays[:4]
+            k, v = (np.concatenate([p[:, :N_PAST], n], 1) for p, n in ((k_past, k_new), (v_past, v_new)))
+            return attention_of(q, k, v, N_PAST, **static, **({numbers: per_head} if numbers else {}))
+
+        sizes = {"bm": TILE, "groups": 1 if rows is None else GROUPS, "bk": TILE}
+        return t.Example(
+            (query, new, new, past, past, query, *extra), {**static, **sizes}, reference,
+            step={"n_past": N_PAST, "n_new": count}, tolerance=2.0**-7 if dtype is t.f16 else None,
+        )  # fmt: skip
+
+    return Form("attention", words, DTYPES, make)
+
+
+FORMS = (
+    _form("decomposed, causal, grouped queries"),
+    _form("decomposed, one row, decode", rows=1),
+    _form("decomposed, window", window=6),
+    _form("decomposed, soft-cap", softcap=2.0),
+    _form("decomposed, ALiBi slopes", numbers="slopes"),
+    _form("decomposed, sinks", numbers="sinks"),
+)
