@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from npuc.authoring.bindings import bindings, library_of
+from npuc.authoring.errors import KernelSourceError
 from npuc.bound import bound_record
 from npuc.check import check
 from npuc.emit import write_blob
@@ -22,6 +24,7 @@ from npuc.graph.steps import Build
 from npuc.lower.consts import ConstPool
 from npuc.lower.entry import Lowered, lower
 from npuc.lower.errors import LoweringRefused
+from npuc.lower.library import Binding, Library, call_name
 from npuc.lower.storage import Storage
 from npuc.lower.walk import state_buffers, state_dtype
 from npuc.progress import Report, silent
@@ -43,6 +46,7 @@ class CompileOptions:
     """What `npuc compile` can be told. None: the default (prompt 1024, response 128, chunk 128).
 
     llm: False compiles a language model's graph as a plain one (`npuc exec` runs graphs); None decides by the graph.
+    kernels: texts ``WHAT=KERNEL``, see npuc.authoring. choices: a file of tile sizes.
     """
 
     target: str = "npu40xx"
@@ -54,6 +58,8 @@ class CompileOptions:
     dims: Mapping[str, int] = field(default_factory=dict)
     state_rows: Mapping[str, int] = field(default_factory=dict)
     llm: bool | None = None
+    kernels: tuple[str, ...] = ()
+    choices: Path | None = None
     dump_after: tuple[str, Path] | None = None
     stop_after: str | None = None
 
@@ -135,6 +141,7 @@ def compile_graphs(
     Raises LoweringRefused and OverflowRefused.
     """
     target = load_target(options.target)
+    library = library_of(*bindings(options.kernels), options.choices, target)
     storage = Storage(PRECISIONS[options.precision])
     consts, cache = ConstPool(storage), TraceCache()
     buffers = state_buffers(graphs.states, storage)
@@ -142,10 +149,11 @@ def compile_graphs(
     clock = time.perf_counter()
     for number, entry in enumerate(graphs.entries):
         report(f"lower and schedule {entry.label}", number / len(graphs.entries))
-        tasks, program = _entry(entry, graphs.states, buffers, storage, consts, cache, target)
+        tasks, program = _entry(entry, graphs.states, buffers, storage, consts, cache, target, library)
         lowered.append(tasks)
         programs.append(program)
     seconds["lower and schedule"] = time.perf_counter() - clock
+    graphs.report.extend(_bound_calls(library, lowered))
     states = [_device_state(state, storage) for state in graphs.states]
     stops, start = end_tokens(assets)
     metadata = build_metadata(
@@ -175,12 +183,12 @@ def build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> Build
     return BuildOptions(
         max_prompt_len=options.max_prompt_len, min_response_len=options.min_response_len, chunk=options.chunk,
         capacities=options.capacities, dims=options.dims, state_rows=options.state_rows, llm=options.llm,
-        max_positions=max_positions(assets),
+        max_positions=max_positions(assets), kept_ops=frozenset(bindings(options.kernels)[1]),
     )  # fmt: skip
 
 
 def _entry(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
-           cache: TraceCache, target: Target) -> tuple[Lowered, EntryProgram]:  # fmt: skip
+           cache: TraceCache, target: Target, library: Library) -> tuple[Lowered, EntryProgram]:  # fmt: skip
     """Lowers and schedules one entry with the largest tiles that can be placed.
 
     Where the scheduler has to spill for them, the next smaller tiles are tried, too, and what moves fewer bytes from
@@ -191,7 +199,7 @@ def _entry(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer
     refused: LoweringRefused | OverflowRefused | None = None
     for share in CMX_SHARES:
         try:
-            lowered = lower(entry, states, buffers, storage, consts, cache, "cmx", int(total * share))
+            lowered = lower(entry, states, buffers, storage, consts, cache, "cmx", int(total * share), library)
             program = schedule(lowered.graph, target)
         except LoweringRefused as error:
             refused = error
@@ -230,8 +238,23 @@ def _node_rows(entries: Sequence[EntryGraph], lowered: Sequence[Lowered]) -> lis
     for entry, tasks in zip(entries, lowered, strict=True):
         for call, choice in tasks.choices:
             sizes = {name: value for name, value in choice.params.items() if isinstance(value, int | str | bool)}
-            rows.append({"entry": entry.label, "node": call.node, "kernel": call.kernel, "tile": sizes})
+            rows.append({"entry": entry.label, "node": call.node, "kernel": choice.kernel, "tile": sizes})
     return rows
+
+
+def _bound_calls(library: Library, lowered: Sequence[Lowered]) -> list[str]:
+    """How many calls each of the caller's kernels got. Errors: KernelSourceError for one that got none."""
+    made = [call.kernel for tasks in lowered for call, _ in tasks.choices]
+    bound: list[tuple[str, Binding]] = [*library.kernels.items()]
+    bound += [(call_name(key), binding) for key, binding in library.ops.items()]
+    lines = []
+    for what, binding in bound:
+        calls = sum(1 for kernel in made if library.binding(kernel) is binding)
+        if not calls:
+            used = ", ".join(dict.fromkeys(made))
+            raise KernelSourceError(f"kernel {binding.name} for {what}: the model has no such call; it has {used}")
+        lines.append(f"kernel {binding.name} of {binding.origin} computes {what}: {calls} calls")
+    return lines
 
 
 def _summary(compiled: Compiled, size: int) -> list[str]:

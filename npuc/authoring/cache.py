@@ -34,7 +34,8 @@ class AnswerCache:
         with suppress(OSError, ValueError):
             kept = json.loads(self._path(question).read_bytes())
             if isinstance(kept, dict) and isinstance(kept.get("answer"), dict):
-                return kept["answer"]
+                answer: dict[str, Any] = kept["answer"]
+                return answer
         return None
 
     def put(self, question: Mapping[str, Any], answer: Mapping[str, Any]) -> None:

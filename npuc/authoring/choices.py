@@ -1,7 +1,7 @@
 """Choice files: tile sizes that `npuc kernel tune` found, for the compiler to take.
 
-    {"format": 1, "choices": [{"kernel": "softmax", "target": "npu40xx", "types": ["f16[64, 256] cmx", ...],
-     "params": {"scale": 0.125}, "sizes": {"tile": [16, 256]}, "seconds": 1.2e-05}, ...]}
+{"format": 1, "choices": [{"kernel": "softmax", "target": "npu40xx", "types": ["f16[64, 256] cmx", ...],
+ "params": {"scale": 0.125}, "sizes": {"tile": [16, 256]}, "seconds": 1.2e-05}, ...]}
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def run_on_device(
 
     arrays: C-contiguous, in storage types. step: n_past and n_new.
     """
-    program = kernel_program(trace, roles, target, step)
+    program = kernel_program(trace, roles, target, step, bring=True)
     faults = check(program, target)
     if faults:
         raise CheckFailed("\n".join(map(str, faults)))
@@ -71,4 +71,3 @@ def _put_state(device: Device, name: str, array: Values) -> None:
 
 def _like(values: Values, array: Values) -> Values:
     return np.ascontiguousarray(values).view(array.dtype).reshape(array.shape)
-

@@ -1,7 +1,7 @@
 """Kernels of installed packages: the entry-point group ``npuc.kernels``, one entry for each kernel.
 
-    [project.entry-points."npuc.kernels"]
-    squared_relu = "my_package.activations:squared_relu"
+[project.entry-points."npuc.kernels"]
+squared_relu = "my_package.activations:squared_relu"
 """
 
 from __future__ import annotations

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from npuc.schedule import EntryProgram, schedule
 from npuc.tasks import Buffer, Origin, Region, Role, Task, TaskGraph
 from npuc.tile import ArrayType, Kernel, Trace, TraceCache
-from npuc.tile.types import dense_stride
 from npukernels.elementwise import copy
 from npurt.target import Target
 
@@ -40,11 +39,13 @@ def roles_of(kernel: Kernel, trace: Trace, params: Mapping[str, object]) -> Role
     return Roles(tuple(kernel.argument_names(count, params)), tuple(sorted(read)), tuple(sorted(written)))
 
 
-def kernel_program(trace: Trace, roles: Roles, target: Target, step: Mapping[str, int]) -> EntryProgram:
-    """The scheduled program of one call. Arrays lie in DDR: INPUT buffers ``main.in.NAME`` if they are only read, else
-    STATE buffers ``state.NAME``. One that the kernel wants on-chip is brought there before, and back after.
+def kernel_program(trace: Trace, roles: Roles, target: Target, step: Mapping[str, int], *, bring: bool) -> EntryProgram:
+    """The scheduled program of one call. Arrays in DDR are INPUT buffers ``main.in.NAME`` if they are only read, else
+    STATE buffers ``state.NAME``.
 
-    step: n_past and n_new of the fullest run. Errors: of the scheduler, where buffers or engines do not fit the target.
+    bring: an array that the kernel wants on-chip is brought there from DDR before, and back after; else it is there,
+    as in the middle of a model. step: n_past and n_new of the fullest run. Errors: of the scheduler, where buffers or
+    engines do not fit the target.
     """
     cache = TraceCache()
     before: list[Task] = []
@@ -56,26 +57,28 @@ def kernel_program(trace: Trace, roles: Roles, target: Target, step: Mapping[str
             continue
         name, is_written = roles.names[number], number in roles.written
         role, symbol = (Role.STATE, f"state.{name}") if is_written else (Role.INPUT, f"{ENTRY}.in.{name}")
-        outside = _dense(Buffer(symbol, "ddr", type_.elements * type_.dtype.nbytes, role), type_)
         if not type_.on_chip:
-            regions.append(outside)
+            regions.append(_region(symbol, type_, role))
             continue
-        inside = _dense(Buffer(name, type_.memory, outside.buffer.nbytes), type_)
-        before += _copies(outside, inside, cache)
-        if is_written:
-            after += _copies(inside, outside, cache)
+        inside = _region(name, type_, Role.LOCAL)
         regions.append(inside)
+        if bring:
+            outside = _region(symbol, replace(type_, memory="ddr"), role)
+            before += _copies(outside, inside, cache)
+            after += _copies(inside, outside, cache) if is_written else []
     tasks = [*before, *trace.instantiate(regions, Origin(entry=ENTRY, kernel=trace.kernel), trace.kernel), *after]
     graph = TaskGraph(ENTRY, tasks, rows=max(step.get("n_new", 1), 1), capacity=step.get("n_past", 0))
     return schedule(graph, target)
 
 
-def _dense(buffer: Buffer, type_: ArrayType) -> Region:
-    return Region(buffer, 0, type_.dtype, type_.shape, dense_stride(type_.dtype, type_.shape))
+def _region(name: str, type_: ArrayType, role: Role) -> Region:
+    """The whole of a buffer of its own; gaps between rows are part of it."""
+    reach = sum((extent - 1) * stride for extent, stride in zip(type_.shape, type_.stride, strict=True))
+    nbytes = reach + type_.dtype.nbytes if type_.elements else 0
+    return Region(Buffer(name, type_.memory, nbytes, role), 0, type_.dtype, type_.shape, type_.stride)
 
 
 def _copies(source: Region, sink: Region, cache: TraceCache) -> list[Task]:
     types = [ArrayType(r.dtype, r.shape, r.stride, r.buffer.memory) for r in (source, sink)]
     trace = copy.trace(types, {"tile": source.shape}, cache=cache)
     return trace.instantiate((source, sink), Origin(entry=ENTRY, kernel="copy"), f"copy.{sink.buffer.name}")
-

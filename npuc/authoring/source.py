@@ -74,7 +74,7 @@ def find(words: str) -> FoundKernel:
     known = [*registry.KERNELS, *offered]
     close = get_close_matches(words, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
-    raise KernelSourceError(f"no kernel {words!r}: {hint} A kernel of a file is FILE.py:NAME")
+    raise KernelSourceError(f"no kernel {words!r}: {hint}; a kernel of a file is FILE.py:NAME")
 
 
 def _of_library(name: str) -> FoundKernel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from npuc.tile import Example, Kernel
 from npuc.tile.example import bound_of
 from npuc.tile.types import ArrayType
 from npurt import numerics
-from npurt.abi.dtypes import DType
 from npurt.target import Target
 
 Values = np.ndarray[Any, np.dtype[Any]]
@@ -108,12 +107,12 @@ def _expected(kernel: Kernel, example: Example, inputs: Sequence[Values | None],
             f"{type(error).__name__}: {error}"
         ) from error
     results = list(made) if isinstance(made, tuple) else [made]
-    names = [roles.names[n] for n in roles.written]
-    if len(results) != len(names):
+    writes = [roles.names[n] for n in roles.written]
+    if len(results) != len(writes):
         raise KernelSourceError(
-            f"kernel {kernel.name} writes {', '.join(names) or 'nothing'}; the reference gives {len(results)} arrays"
+            f"kernel {kernel.name} writes {', '.join(writes) or 'nothing'}; the reference gives {len(results)} arrays"
         )
-    for name, number, result in zip(names, roles.written, results, strict=True):
+    for name, number, result in zip(writes, roles.written, results, strict=True):
         type_ = types[number]
         assert type_ is not None, "only arrays that are there are written"
         if np.shape(result) != type_.shape:

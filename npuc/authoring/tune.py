@@ -33,30 +33,33 @@ class Tried:
 
 @dataclass(frozen=True)
 class Tuning:
-    """All candidates of one example in the order tried. given: the sizes that the example itself has, timed, too."""
+    """All candidates of one example in the order tried. given: the sizes that the example itself has, timed, too; None
+    where it has none."""
 
     kernel: FoundKernel
     target: Target
     fixed: Mapping[str, Any]
     example: Example
     tried: tuple[Tried, ...]
-    given: Tried
+    given: Tried | None
 
     @property
     def winner(self) -> Tried:
         """The fastest; of equal ones that with the fewest on-chip bytes, then the first tried."""
-        timed = [each for each in (*self.tried, self.given) if each.seconds is not None]
+        timed = [each for each in (*self.tried, *([self.given] if self.given else [])) if each.seconds is not None]
         return min(timed, key=lambda each: (each.seconds or 0.0, each.peak))
 
     @property
     def reason(self) -> str:
-        """Why the winner wins, against the sizes of the example."""
-        best, own = self.winner, self.given
-        if best.seconds is None or own.seconds is None:
+        """Why the winner wins, against the sizes of the example, else against the slowest candidate."""
+        timed = [each for each in self.tried if each.seconds]
+        best, own = self.winner, self.given or max(timed, key=lambda each: each.seconds or 0.0)
+        said = "the example's sizes" if self.given else f"the slowest, {own.sizes}"
+        if not best.seconds or not own.seconds:
             return "the example's own sizes do not fit"
         if plain_params(best.sizes) == plain_params(own.sizes):
-            return "the example's own sizes are the fastest"
-        parts = [f"{own.seconds / best.seconds:.2f} x as fast as the example's sizes"]
+            return "the example's own sizes are the fastest" if self.given else "nothing else fits"
+        parts = [f"{own.seconds / best.seconds:.2f} x as fast as {said}"]
         for name, mine, other in (("tasks", best.tasks, own.tasks), ("DDR bytes", best.ddr_bytes, own.ddr_bytes)):
             if mine != other:
                 parts.append(f"{mine} {name} instead of {other}")
@@ -91,8 +94,8 @@ def tune(
     for number, sizes in enumerate(candidates):
         progress(f"{found.name}: {_words(sizes)}", number / len(candidates))
         tried.append(_try(found, example, target, fixed, sizes, cache, traces))
-    given = _try(found, example, target, fixed, own, cache, traces)
-    if all(each.seconds is None for each in (*tried, given)):
+    given = _try(found, example, target, fixed, own, cache, traces) if own else None
+    if all(each.seconds is None for each in (*tried, *([given] if given else []))):
         raise KernelSourceError(f"kernel {found.name}: no candidate fits {target.name}: {tried[-1].why}")
     return Tuning(found, target, fixed, example, tuple(tried), given)
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "profile": ("npuc.cli.profile", "Show where a blob's time goes, against a bound that tiles cannot move."),
     "bench": ("npuc.cli.bench", "Measure tokens per second of a blob on this host."),
     "diff": ("npuc.cli.diff", "Compare two programs; exit code 1 where they differ."),
+    "kernel": ("npuc.cli.kernel", "Try, show, price and tune kernels of the tile language."),
     "roofline": ("npuc.cli.roofline", "Show what bounds sparse attention on a machine."),
     "targets": ("npuc.cli.targets", "List the machines, or show one's numbers and their sources."),
     "opt": ("npuc.cli.opt", "Rewrite a model by a chosen step."),

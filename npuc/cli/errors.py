@@ -12,6 +12,7 @@ _CODES = (
     ("npuc.lower.errors", "LoweringRefused", MODEL_REFUSED),
     ("npuc.schedule.errors", "ScheduleRefused", MODEL_REFUSED),
     ("npuc.tile.errors", "KernelError", MODEL_REFUSED),
+    ("npuc.authoring.errors", "KernelSourceError", WRONG_USE),
     ("npuc.emit.errors", "WriteError", WRONG_USE),
     ("npuc.emit.errors", "EmitError", MODEL_REFUSED),
     ("npuc.graph.options", "OptionError", WRONG_USE),

@@ -80,10 +80,20 @@ COMPILE_OPTIONS = (
         "--state-rows", callback=_assignments, multiple=True, metavar="ID=N",
         help="Most rows of a growing variable in a graph that is no language model. May be repeated.",
     ),
+    click.option(
+        "--kernel", "kernels", multiple=True, metavar="WHAT=KERNEL",
+        help="Compute WHAT, a kernel of the library or an operator, with a kernel of yours: FILE.py:NAME, or a name "
+        "that a package offers. May be repeated.",
+    ),
+    click.option(
+        "--choices", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+        help="Tile sizes that `npuc kernel tune --save` found.",
+    ),
 )  # fmt: skip
 
 COMPILE_NAMES = (
     "target", "precision", "max_prompt_len", "chunk", "min_response_len", "capacities", "dims", "state_rows",
+    "kernels", "choices",
 )  # fmt: skip
 
 
@@ -118,6 +128,8 @@ def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
         capacities=given["capacities"],
         dims=dict(given["dims"]),
         state_rows=dict(given["state_rows"]),
+        kernels=given["kernels"],
+        choices=given["choices"],
         **more,
     )
 

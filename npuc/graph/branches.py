@@ -10,14 +10,18 @@ from npuc.graph.constants import constant_value
 from npuc.graph.edit import Names, redirect
 
 
-def flatten(model: ir.Model) -> None:
+def flatten(model: ir.Model, kept: frozenset[tuple[str, str]] = frozenset()) -> None:
     """Inlines the model's own functions (npuc's excepted) and every If whose condition is a constant, in place.
 
-    Raises ModelRefused for functions that call each other in a circle.
+    kept: (domain, operator) of functions that stay. Raises ModelRefused for functions that call each other in a circle.
     """
-    if any(function.domain != "npuc" for function in model.functions.values()):
+
+    def goes(function: ir.Function) -> bool:
+        return function.domain != "npuc" and (function.domain, function.name) not in kept
+
+    if any(map(goes, model.functions.values())):
         try:
-            InlinePass(lambda function: function.domain != "npuc")(model)
+            InlinePass(goes)(model)
         except Exception as error:  # calls in a circle, operator sets that do not go together: whatever the pass finds
             raise ModelRefused([f"the model's functions cannot be inlined: {str(error).splitlines()[0]}"]) from error
     names = Names(model.graph)

@@ -6,7 +6,7 @@ The standard's own inference answers for ONNX operators; npuc's and onnxruntime'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,6 +58,11 @@ class Inference:
     """Shape inference with a memory; one object serves a whole build."""
 
     _answers: dict[Any, list[Fact]] = field(default_factory=dict)
+    _functions: dict[tuple[str, str], ir.Function] = field(default_factory=dict)
+
+    def keep(self, functions: Iterable[ir.Function]) -> None:
+        """Functions of the model that stay calls: their bodies say what they make."""
+        self._functions.update({(f.domain, f.name): f for f in functions if f.domain != DOMAIN})
 
     def infer(self, node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
         """Facts of the node's outputs. Raises ModelRefused with the node and the shapes if they do not fit."""
@@ -67,6 +72,8 @@ class Inference:
             own = _OWN.get((node.domain, node.op_type))
             if own is not None:
                 answer = own(attributes(node), [f for f in inputs if f is not None])
+            elif (node.domain, node.op_type) in self._functions:
+                answer = _of_body(node, inputs, self._functions[node.domain, node.op_type])
             else:
                 answer = _standard(node, inputs)
             self._answers[key] = answer
@@ -123,6 +130,29 @@ def _standard(node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
         _fact(answer[f"o{i}"]) if output.name else Fact(ir.DataType.UNDEFINED, None)
         for i, output in enumerate(node.outputs)
     ]
+
+
+def _of_body(node: ir.Node, inputs: Sequence[Fact | None], function: ir.Function) -> list[Fact]:
+    """What the body of a function makes of these inputs, as the standard's inference follows it."""
+    names = [f"i{i}" if fact is not None else "" for i, fact in enumerate(inputs)]
+    outputs = [f"o{i}" for i in range(len(node.outputs))]
+    call = onnx.helper.make_node(node.op_type, names, outputs, domain=node.domain)
+    call.attribute.extend(ir.to_proto(attribute) for attribute in node.attributes.values())
+    given = [
+        onnx.helper.make_value_info(name, _type_proto(fact))
+        for name, fact in zip(names, inputs, strict=True)
+        if fact is not None
+    ]
+    graph = onnx.helper.make_graph([call], "call", given, [onnx.ValueInfoProto(name=name) for name in outputs])
+    opsets = [onnx.helper.make_opsetid(node.domain, 1)]
+    opsets += [onnx.helper.make_opsetid(d, v) for d, v in function.opset_imports.items() if d != node.domain]
+    model = onnx.helper.make_model(graph, opset_imports=opsets, functions=[ir.to_proto(function)])
+    try:
+        found = onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    except Exception as error:  # the library raises several unrelated types
+        shapes = ", ".join("-" if f is None else f"{f.dtype.name} {_show(f.shape)}" for f in inputs)
+        raise ModelRefused([f"{label(node)} of {shapes}: {_first_line(error)}"]) from error
+    return [_fact(value.type) for value in found.graph.output]
 
 
 def _fact(proto: onnx.TypeProto) -> Fact:

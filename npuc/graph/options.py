@@ -27,7 +27,8 @@ class BuildOptions:
     (default: a small one and max_prompt_len + min_response_len). dims: values of named dims (`--dim NAME=VALUE`).
     state_rows: rows of a growing variable in a graph that is no language model (`--state-rows ID=ROWS`).
     max_positions: positions the model was made for, where its files say so. llm: False compiles a language model's
-    graph as a plain one; None decides by its inputs and outputs.
+    graph as a plain one; None decides by its inputs and outputs. kept_ops: (domain, operator) of functions of the model
+    that are not written out, because a kernel computes them.
     """
 
     max_prompt_len: int | None = None
@@ -38,6 +39,7 @@ class BuildOptions:
     state_rows: Mapping[str, int] = field(default_factory=dict)
     max_positions: int | None = None
     llm: bool | None = None
+    kept_ops: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
         for name in ("max_prompt_len", "min_response_len", "chunk"):

@@ -36,14 +36,16 @@ class PureModel(NamedTuple):
     states: list[StateInfo]
 
 
-def state_to_arguments(model: ir.Model, state_rows: Mapping[str, int] | None = None) -> PureModel:
+def state_to_arguments(
+    model: ir.Model, state_rows: Mapping[str, int] | None = None, kept_ops: frozenset[tuple[str, str]] = frozenset()
+) -> PureModel:
     """The pure function of a model: a new model; the given one stays as it is.
 
     state_rows: largest extent of growing states by id, for graphs that are no decoders (there the cache capacity
-    bounds them). Raises ModelRefused with every broken rule at once.
+    bounds them). kept_ops: functions that are not written out. Raises ModelRefused with every broken rule at once.
     """
     pure, problems = cloned(model), Problems()
-    flatten(pure)
+    flatten(pure, kept_ops)
     name_nodes(pure)
     variables: list[Variable] = []
     if any(is_state_node(node) for node in pure.graph.all_nodes()):

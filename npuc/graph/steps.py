@@ -75,7 +75,9 @@ class LlmParts:
 def split_state(build: Build) -> None:
     """State becomes arguments and results."""
     check_dims(build.model, build.options)
-    build.model, build.states = state_to_arguments(build.model, build.options.state_rows)
+    kept = build.options.kept_ops
+    build.model, build.states = state_to_arguments(build.model, build.options.state_rows, kept)
+    build.inference.keep(build.model.functions.values())
 
 
 def say_in_one_set(build: Build) -> None:

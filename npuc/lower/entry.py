@@ -11,6 +11,7 @@ from npuc.lower.context import KernelCall
 from npuc.lower.errors import LoweringRefused
 from npuc.lower.fit import Choice, choose
 from npuc.lower.homes import crowding, largest_at, live_bytes, lives
+from npuc.lower.library import BindingError, Library
 from npuc.lower.storage import Storage
 from npuc.lower.walk import walk
 from npuc.tasks import Buffer, Origin, Task, TaskGraph
@@ -31,7 +32,7 @@ class Lowered:
 
 
 def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
-          cache: TraceCache, memory: str, memory_bytes: int) -> Lowered:  # fmt: skip
+          cache: TraceCache, memory: str, memory_bytes: int, library: Library) -> Lowered:  # fmt: skip
     """Tasks of one entry for a scratchpad `memory` of which `memory_bytes` may be used.
 
     Needs a static graph of ops that have rules. Values that do not fit beside the tiles are declared DDR, the largest
@@ -39,10 +40,10 @@ def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]
     """
     ddr: frozenset[str] = frozenset()
     while True:
-        calls = walk(entry, states, buffers, storage, consts, ddr, memory)
+        calls = walk(entry, states, buffers, storage, consts, ddr, memory, library)
         moved = crowding(calls, memory, int(memory_bytes * VALUES_SHARE))
         if not moved:
-            choices, moved = _choices(calls, cache, memory, memory_bytes)
+            choices, moved = _choices(calls, cache, memory, memory_bytes, library)
         if not moved:
             tasks = _stamp(entry, calls, choices)
             return Lowered(tasks, list(zip(calls, choices, strict=True)), tuple(sorted(ddr)))
@@ -50,7 +51,7 @@ def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]
 
 
 def _choices(
-    calls: Sequence[KernelCall], cache: TraceCache, memory: str, memory_bytes: int
+    calls: Sequence[KernelCall], cache: TraceCache, memory: str, memory_bytes: int, library: Library
 ) -> tuple[list[Choice], frozenset[str]]:
     """Tile sizes of every call beside the values that live during it, or the names of values that must make room."""
     found = lives(calls, memory)
@@ -59,9 +60,12 @@ def _choices(
     moved: set[str] = set()
     for index, call in enumerate(calls):
         try:
-            choice = choose(call, cache, memory_bytes - live[index])
-        except (KernelError, BytecodeError) as error:  # types of its arrays that a kernel of the library cannot compute
-            reason = error.reason if isinstance(error, KernelError) else error
+            choice = choose(call, cache, memory_bytes - live[index], library)
+        except BindingError as error:
+            raise LoweringRefused([f"node {call.node}: {error}"]) from error
+        except (KernelError, BytecodeError) as error:  # types of its arrays that a kernel cannot compute
+            bound = library.binding(call.kernel) is not None  # then the author's own line helps
+            reason = error.reason if isinstance(error, KernelError) and not bound else error
             raise LoweringRefused([f"node {call.node}: kernel {call.kernel} over {_arrays(call)}: {reason}"]) from error
         if choice is not None:
             choices.append(choice)
@@ -76,8 +80,8 @@ def _choices(
 def _stamp(entry: EntryGraph, calls: Sequence[KernelCall], choices: Sequence[Choice]) -> TaskGraph:
     tasks: list[Task] = []
     for number, (call, choice) in enumerate(zip(calls, choices, strict=True)):
-        origin = Origin(entry=entry.label, node=call.node, kernel=call.kernel)
-        tasks += choice.trace.instantiate(call.arrays, origin, f"{call.node}#{number}")
+        origin = Origin(entry=entry.label, node=call.node, kernel=choice.kernel)
+        tasks += choice.trace.instantiate(choice.arrays, origin, f"{call.node}#{number}")
     return TaskGraph(entry.label, tasks, entry.rows, entry.capacity)
 
 

@@ -2,42 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from npuc.lower.context import KernelCall
+from npuc.lower.library import Library
 from npuc.tasks import Region
 from npuc.tile import ArrayType, Trace, TraceCache
-from npukernels import registry
 
 STREAMED = 3  # tiles of a stream that shall fit beside each other: one loads, one computes, one is stored
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The tile sizes of one call and the trace they gave."""
+    """The tile sizes of one call and the trace they gave. kernel: its name; regions: the arrays it was traced for."""
 
     params: Mapping[str, Any]
     trace: Trace
+    kernel: str
+    arrays: tuple[Region | None, ...]
 
 
 def array_type(region: Region) -> ArrayType:
     return ArrayType(region.dtype, region.shape, region.stride, region.buffer.memory)
 
 
-def choose(call: KernelCall, cache: TraceCache, free_bytes: int) -> Choice | None:
+def choose(call: KernelCall, cache: TraceCache, free_bytes: int, library: Library) -> Choice | None:
     """The choice for `call` with at most `free_bytes` of local buffers; None if even the smallest tiles need more.
 
     Linear layers stream their weights: their tiles take a third of what is free at first, so that the next tile loads
-    while one computes, and all of it only where nothing smaller exists.
+    while one computes, and all of it only where nothing smaller exists. Errors: BindingError where the caller's kernel
+    cannot take the call.
     """
-    spec = registry.get(call.kernel)
-    types = [None if region is None else array_type(region) for region in call.arrays]
+    spec = library.spec(call.kernel)
+    arrays, fixed = library.fitted(call.kernel, call.arrays, call.params)
+    types = [None if region is None else array_type(region) for region in arrays]
+    name = call.kernel if library.binding(call.kernel) is None else spec.name
     budgets = (free_bytes // STREAMED, free_bytes) if spec.family == "linear" else (free_bytes,)
     for budget in budgets:
-        for sizes in spec.candidates(types, call.params, budget):
-            trace = spec.kernel.trace(types, {**call.params, **sizes}, cache=cache)
+        for sizes in _tried(library.sizes(spec.name, types, fixed), spec.candidates(types, fixed, budget)):
+            trace = spec.kernel.trace(types, {**fixed, **sizes}, cache=cache)
             if trace.plan().bytes <= budget:
-                return Choice(sizes, trace)
+                return Choice(sizes, trace, name, tuple(arrays))
     return None
+
+
+def _tried(first: Mapping[str, Any] | None, others: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The sizes that were chosen before, if any, then the candidates."""
+    if first is not None:
+        yield first
+    yield from others

@@ -35,15 +35,20 @@ class Group:
         return self.nodes[-1].outputs[0]
 
 
-def is_elementwise(node: ir.Node) -> bool:
+def is_elementwise(node: ir.Node, bound: frozenset[tuple[str, str]] = frozenset()) -> bool:
+    """bound: operators (domain, name) that a kernel of the caller computes."""
+    if (node.domain, node.op_type) in bound:
+        return False
     return node.domain == "" and node.op_type in ELEMENTWISE and node.op_type != "Identity"
 
 
-def group_nodes(nodes: Sequence[ir.Node], outputs: frozenset[ir.Value]) -> dict[ir.Node, Group]:
-    """The group of each group's last node. Other members map to nothing: the walk skips them."""
+def group_nodes(
+    nodes: Sequence[ir.Node], outputs: frozenset[ir.Value], bound: frozenset[tuple[str, str]] = frozenset()
+) -> dict[ir.Node, Group]:
+    """The group of each group's last node. Other members map to nothing: the walk skips them. bound: see above."""
     leader: dict[ir.Node, ir.Node] = {}
     for node in reversed(nodes):
-        if not is_elementwise(node):
+        if not is_elementwise(node, bound):
             continue
         value = node.outputs[0]
         users = [use.node for use in value.uses()]

@@ -14,8 +14,10 @@ from npuc.lower.context import KernelCall, Lowering, output_dtype, static_shape,
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.gated import find_gated, lower_gated
 from npuc.lower.groups import group_nodes, lower_group, members_of
+from npuc.lower.library import Library
 from npuc.lower.residual import lower_norm_of_sum, norm_of_sum
 from npuc.lower.rules import RULES
+from npuc.lower.rules.bound import bound_op
 from npuc.lower.rules.movement import copy_into
 from npuc.lower.storage import Storage, UnsupportedType
 from npuc.tasks import Buffer, Region, Role
@@ -42,7 +44,7 @@ def state_dtype(state: StateSpec, storage: Storage) -> DType:
 
 
 def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
-         ddr_values: frozenset[str], on_chip: str) -> list[KernelCall]:  # fmt: skip
+         ddr_values: frozenset[str], on_chip: str, library: Library) -> list[KernelCall]:  # fmt: skip
     """The entry's kernel calls in order, with LOCAL buffers for its intermediate values.
 
     Raises LoweringRefused with every node that no rule takes, each kind of fault once.
@@ -53,7 +55,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     _bind_inputs(low, entry, states, buffers)
     _bind_outputs(low, graph, states)
     nodes = list(graph)
-    groups = group_nodes(nodes, frozenset(graph.outputs))
+    groups = group_nodes(nodes, frozenset(graph.outputs), frozenset(library.ops))
     grouped = members_of(groups)
     appended = {state.output: state for state in states if state.kind == "append"}
     filled = _filled_rows(entry, states)
@@ -74,7 +76,8 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
             elif node in groups:
                 lower_group(low, groups[node])
             elif node not in grouped and node not in done:
-                rule = RULES.get((node.domain, node.op_type))
+                bound = (node.domain, node.op_type) in library.ops
+                rule = bound_op if bound else RULES.get((node.domain, node.op_type))
                 if rule is None:
                     problems.setdefault(node.op_type, f"{describe(node)}: there is no kernel for this op")
                     continue

@@ -1,4 +1,4 @@
-"""What a kernel is tried with: arrays, parameters and what the result must be. A kernel file offers one as example()."""
+"""What a kernel is tried with: arrays, parameters and what the result must be. A file offers one as example()."""
 
 from __future__ import annotations
 

@@ -16,14 +16,15 @@ MODEL = Path(npuc.__file__).parent / "data" / "default_model"
 NODE = "layers.2/attn/MatMul"
 
 
-def halved(call, cache, free_bytes):
+def halved(call, cache, free_bytes, library):
     """The compiler's choice, but for one node, whose column blocks become half as wide."""
-    choice = choose(call, cache, free_bytes)
+    choice = choose(call, cache, free_bytes, library)
     if choice is None or call.node != NODE:
         return choice
     sizes = {**choice.params, "bn": choice.params["bn"] // 2}
     types = [None if region is None else array_type(region) for region in call.arrays]
-    return Choice(sizes, registry.get(call.kernel).kernel.trace(types, {**call.params, **sizes}, cache=cache))
+    trace = registry.get(call.kernel).kernel.trace(types, {**call.params, **sizes}, cache=cache)
+    return Choice(sizes, trace, choice.kernel, choice.arrays)
 
 
 def test_one_tile_size_is_a_short_diff(tmp_path, monkeypatch):

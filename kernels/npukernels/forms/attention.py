@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from npuc import tile as t
-from npukernels.forms.form import TILE, Form
+from npukernels.forms.form import TILE, Form, Values
 
 HEADS, GROUPS, DEPTH, CAPACITY = 4, 2, 16, 24
 N_PAST = 13
@@ -14,9 +14,9 @@ DTYPES = (t.f16, t.f32)
 
 
 def attention_of(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, n_past: int, *, scale: float, softcap: float = 0.0, window: int = 0,
-    slopes: np.ndarray | None = None, sinks: np.ndarray | None = None,
-) -> np.ndarray:  # fmt: skip
+    q: Values, k: Values, v: Values, n_past: int, *, scale: float, softcap: float = 0.0, window: int = 0,
+    slopes: Values = None, sinks: Values = None,
+) -> Values:  # fmt: skip
     """[H, C, Dv] of q [H, C, D], k and v [G, n_past + C, ..]: row i is at position n_past + i."""
     heads, rows, _ = q.shape
     share = heads // k.shape[0]
@@ -47,11 +47,12 @@ def _form(words: str, rows: int | None = None, numbers: str = "", **params: Any)
         extra = {"": (), "slopes": (per_head,), "sinks": (None, per_head)}[numbers]
         static: Mapping[str, Any] = {"scale": 0.25, **params}
 
-        def reference(q: np.ndarray, *arrays: np.ndarray) -> np.ndarray:
+        def reference(q: Values, *arrays: Values) -> Values:
             # the kernel's order of reading is that of its arguments
             k_new, v_new, k_past, v_past = arrays[:4]
             k, v = (np.concatenate([p[:, :N_PAST], n], 1) for p, n in ((k_past, k_new), (v_past, v_new)))
-            return attention_of(q, k, v, N_PAST, **static, **({numbers: per_head} if numbers else {}))
+            named: Mapping[str, Any] = {**static, **({numbers: per_head} if numbers else {})}
+            return attention_of(q, k, v, N_PAST, **named)
 
         sizes = {"bm": TILE, "groups": 1 if rows is None else GROUPS, "bk": TILE}
         return t.Example(

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from npuc import tile as t
 
+Values = Any  # NumPy arrays, whose operators give arrays again
 FLOATS = (t.f16, t.f32, t.bf16)
 TILE = 8
 
@@ -25,5 +27,6 @@ class Form:
     def example(self, dtype: t.DType, size: int = 3 * TILE) -> t.Example:
         """Errors: ValueError for a type that the form does not list."""
         if dtype not in self.dtypes:
-            raise ValueError(f"{self.kernel}, {self.form}: no {dtype.label}; {[d.label for d in self.dtypes]} are known")
+            known = ", ".join(each.label for each in self.dtypes)
+            raise ValueError(f"{self.kernel}, {self.form}: no {dtype.label}; there are {known}")
         return self.make(dtype, size)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from npuc import tile as t
-from npukernels.forms.form import FLOATS, TILE, Form
+from npukernels.forms.form import FLOATS, TILE, Form, Values
 
 K, N = 40, 24
 BLOCKS = {"bm": TILE, "bn": 16, "bk": K}
@@ -17,7 +17,7 @@ def _gate(gate: t.Tile, up: t.Tile) -> t.Tile:
     return _silu(gate) * up
 
 
-def silu(x: np.ndarray) -> np.ndarray:
+def silu(x: Values) -> Values:
     return x / (1.0 + np.exp(-x))
 
 

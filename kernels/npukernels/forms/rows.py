@@ -3,7 +3,7 @@
 import numpy as np
 
 from npuc import tile as t
-from npukernels.forms.form import FLOATS, TILE, Form
+from npukernels.forms.form import FLOATS, TILE, Form, Values
 
 WIDTH = 20
 BLOCK = (TILE, WIDTH)
@@ -11,7 +11,7 @@ EPS = 1e-5
 HEADS, DEPTH = 3, 16
 
 
-def softmax_of(x: np.ndarray) -> np.ndarray:
+def softmax_of(x: Values) -> Values:
     e = np.exp(x - x.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
@@ -26,7 +26,7 @@ def _log_softmax(dtype: t.DType, n: int) -> t.Example:
     return t.Example((array, array), {"tile": BLOCK, "log": True}, lambda x: np.log(softmax_of(x)))
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
+def _unit(x: Values) -> Values:
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS)
 
 
@@ -43,7 +43,7 @@ def _rmsnorm_of_sum(dtype: t.DType, n: int) -> t.Example:
     )  # fmt: skip
 
 
-def _centred(x: np.ndarray) -> np.ndarray:
+def _centred(x: Values) -> Values:
     c = x - x.mean(-1, keepdims=True)
     return c / np.sqrt((c * c).mean(-1, keepdims=True) + EPS)
 
@@ -61,7 +61,7 @@ def _layernorm_plain(dtype: t.DType, n: int) -> t.Example:
 def _rotated(interleaved: bool, width: int) -> Form:
     """Rotary embedding over the first `width` features of each head."""
 
-    def reference(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    def reference(x: Values, cos: Values, sin: Values) -> Values:
         out = x.copy()
         first = np.s_[..., 0:width:2] if interleaved else np.s_[..., : width // 2]
         second = np.s_[..., 1:width:2] if interleaved else np.s_[..., width // 2 : width]
