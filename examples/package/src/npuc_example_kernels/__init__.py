@@ -1,0 +1,1 @@
+"""Kernels for npuc, found through the entry-point group npuc.kernels."""
