@@ -102,8 +102,8 @@ def test_tiles_that_were_tuned_reach_the_program(tmp_path: Path, capsys: pytest.
     ("binding", "message"),
     [
         ("rotary=flash_attention.py:flash_attention",
-         "error: node rotary/Sin~Rotary: kernel flash_attention of flash_attention.py has no parameter for rotary_dim=32, "
-         "which the call needs; add it after * in the kernel's signature"),
+         "error: node rotary/Sin~Rotary: kernel flash_attention of flash_attention.py has no parameter for "
+         "rotary_dim=32, which the call needs; add it after * in the kernel's signature"),
         ("layernorm=flash_attention.py:flash_attention",
          "error: kernel flash_attention for layernorm: the model has no such call; it has "),
     ],

@@ -40,7 +40,8 @@ def test_examples_of_a_kernel_by_its_own_name_come_first(tmp_path: Path) -> None
     ("text", "words", "message"),
     [
         (SOFTMAX, "my.py:softmax", "my.py: softmax does not exist; the file has the kernels scaled"),
-        (SOFTMAX, "my.py:example", "my.py: example is no kernel: put @tile.kernel above it; the file has the kernels scaled"),
+        (SOFTMAX, "my.py:example",
+         "my.py: example is no kernel: put @tile.kernel above it; the file has the kernels scaled"),
         ("x = 1\n", "my.py", "my.py has no kernel: say which, my.py:NAME"),
         ("def f(:\n", "my.py", "my.py:1: invalid syntax"),
         ("import nothing_like_this\n", "my.py",
