@@ -74,6 +74,9 @@ from npurt.abi.dtypes import DType
 f32, f16, bf16, i32, i8, u8, boolean, i64 = (
     DType.F32, DType.F16, DType.BF16, DType.I32, DType.I8, DType.U8, DType.BOOL, DType.I64
 )  # fmt: skip
+i4, u4, u2, e4m3, e5m2, e2m1, e8m0 = (
+    DType.I4, DType.U4, DType.U2, DType.E4M3, DType.E5M2, DType.E2M1, DType.E8M0
+)  # fmt: skip
 
 __all__ = [
     "Accumulator",
@@ -104,6 +107,10 @@ __all__ = [
     "cos",
     "cumsum",
     "dense",
+    "e2m1",
+    "e4m3",
+    "e5m2",
+    "e8m0",
     "equal",
     "erf",
     "exp",
@@ -114,6 +121,7 @@ __all__ = [
     "fmod",
     "full",
     "gather",
+    "i4",
     "i8",
     "i32",
     "i64",
@@ -150,6 +158,8 @@ __all__ = [
     "take",
     "tanh",
     "transpose",
+    "u2",
+    "u4",
     "u8",
     "when",
     "where",

@@ -27,6 +27,8 @@ class ArrayType:
     def __post_init__(self) -> None:
         if len(self.shape) != len(self.stride):
             raise ValueError(f"array of shape {self.shape} needs {len(self.shape)} strides, got {len(self.stride)}")
+        if self.dtype.packed:
+            raise ValueError(f"no array of {self.dtype.label}: its codes lie in an array of u8, see unpack()")
         if len(self.shape) > MAX_RANK:
             raise ValueError(
                 f"array of shape {self.shape} has rank {len(self.shape)}; the device moves rank <= {MAX_RANK}"

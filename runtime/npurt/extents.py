@@ -19,7 +19,7 @@ WRITABLE = (BaseKind.CMX, BaseKind.SCRATCH, BaseKind.OUTPUT, BaseKind.STATE)
 _ITEM_BYTES = np.array(
     [DType(code).nbytes if code in DType._value2member_map_ else 0 for code in range(256)], np.float64
 )
-_FLOATS = np.array([code in (DType.F32, DType.F16, DType.BF16) for code in range(256)])
+_FLOATS = np.array([code in (DType.F32, DType.F16, DType.BF16, DType.E4M3, DType.E5M2) for code in range(256)])
 _INTEGERS = np.array([code in (DType.I32, DType.I8, DType.U8) for code in range(256)])
 
 

@@ -101,7 +101,7 @@ def _extents(row: Any, where: str) -> tuple[int, ...]:
 
 def _dtype(row: Any, where: str) -> DType:
     label = _field(row, "dtype", str, where)
-    if label.upper() not in DType.__members__:
+    if label.upper() not in DType.__members__ or DType[label.upper()].packed:
         raise BlobError(f"{where}: element type {label!r} is unknown")
     return DType[label.upper()]
 

@@ -2,7 +2,9 @@
 
 from npurt.numerics.codecs import COMPUTE, load, load_f64, store
 from npurt.numerics.elementary import erf, exp, exp2, log, pow, recip, rsqrt, sigmoid, sqrt, tanh
+from npurt.numerics.formats import decode, encode
 from npurt.numerics.halves import round_bf16, round_f16
+from npurt.numerics.packed import elements, pack, pack_codes, unpack, unpack_codes
 from npurt.numerics.sums import (
     argmax,
     argmin,
@@ -22,6 +24,9 @@ __all__ = [
     "argmin",
     "cos",
     "cumsum",
+    "decode",
+    "elements",
+    "encode",
     "erf",
     "exp",
     "exp2",
@@ -30,6 +35,8 @@ __all__ = [
     "log",
     "mean",
     "mma_exact",
+    "pack",
+    "pack_codes",
     "pow",
     "prod",
     "recip",
@@ -44,4 +51,6 @@ __all__ = [
     "store",
     "sum_exact",
     "tanh",
+    "unpack",
+    "unpack_codes",
 ]

@@ -5,16 +5,19 @@ bf16 is raw uint16. Narrow floats are handled as bits or on their grid in float3
 
 Rules of a store, in order: a float into an integer type rounds half to even, saturates, and NaN gives 0; an integer
 into a narrower integer saturates; an integer into a float rounds to nearest even; anything into bool is ``value != 0``;
-a NaN into f16 or bf16 becomes the one quiet NaN (0x7e00, 0x7fc0).
+a NaN into f16 or bf16 becomes the one quiet NaN (0x7e00, 0x7fc0). ``npurt.numerics.formats`` has the rules of
+narrower codes, whose memory is one code a byte here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from npurt.abi.dtypes import DType
+from npurt.numerics.formats import NUMBERS, decode, encode
 from npurt.numerics.halves import bf16_bits_to_f32, f16_bits_to_f32, f16_bits_to_f64, f32_to_bf16_bits, f32_to_f16_bits
 
 Array = np.ndarray
@@ -28,6 +31,7 @@ COMPUTE: dict[DType, np.dtype] = {
     DType.U8: np.dtype(np.int32),
     DType.BOOL: np.dtype(np.bool_),
     DType.I64: np.dtype(np.int64),
+    **{dtype: numbers.dtype for dtype, numbers in NUMBERS.items()},
 }
 """The type in which arithmetic sees an element of memory."""
 
@@ -78,6 +82,7 @@ _LOAD: dict[DType, Callable[[Array], Array]] = {
     DType.U8: _load_i32,
     DType.BOOL: _load_bool,
     DType.I64: lambda memory: memory.astype(np.int64),
+    **{dtype: partial(decode, dtype=dtype) for dtype in NUMBERS},
 }
 
 
@@ -111,4 +116,5 @@ _STORE: dict[DType, Callable[[Array], Array]] = {
     DType.U8: _integer_store(0, 255, DType.U8.storage),
     DType.BOOL: lambda values: (values != 0).astype(np.uint8),
     DType.I64: _integer_store(-(2**63), 2**63 - 1, DType.I64.storage),
+    **{dtype: partial(encode, dtype=dtype) for dtype in NUMBERS},
 }

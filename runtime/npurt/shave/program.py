@@ -159,7 +159,7 @@ def _shape(what: str, rank: int, shape: list[int]) -> tuple[int, ...]:
 def _arg(index: int, row: tuple[int, int, int, int, int, list[int], list[int], int], trip: int) -> ArgSpec:
     mode, dtype, rank, pad, reserved, extents, strides, step = row
     what = f"argument {index}"
-    if mode not in ArgMode._value2member_map_ or dtype not in DType._value2member_map_:
+    if mode not in ArgMode._value2member_map_ or dtype not in DType._value2member_map_ or DType(dtype).packed:
         raise BytecodeError(f"{what}: mode {mode} or element type {dtype} is unknown")
     shape = _shape(what, rank, extents)
     if pad or reserved or any(strides[rank:]):

@@ -137,6 +137,9 @@ _WIDENED = {
     DType.I8: DType.I32,
     DType.U8: DType.I32,
     DType.BOOL: DType.BOOL,
+    DType.E4M3: DType.F32,
+    DType.E5M2: DType.F32,
+    DType.E8M0: DType.F32,
 }
 
 

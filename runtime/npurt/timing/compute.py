@@ -58,7 +58,7 @@ def product_seconds(products: Products, engine: Engine, rules: MatrixRules) -> n
     where the engine does not multiply a type."""
     rows = _padded(products.m, rules.row_multiple)
     channels = _padded(products.n, rules.channel_multiple) * _padded(products.k, rules.channel_multiple)
-    macs = np.zeros(len(DType) + 1)
+    macs = np.zeros(max(DType) + 1)
     for code in np.unique(products.a).tolist():
         label = DType(code).label
         if label not in engine.macs_per_cycle:

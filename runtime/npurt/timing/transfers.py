@@ -10,7 +10,8 @@ from npurt.abi.dtypes import DType
 from npurt.abi.records import BaseKind, DmaOp, Queue
 from npurt.target.model import Route, Target
 
-ITEM_BYTES = np.array([0, *(dtype.nbytes for dtype in DType)], np.int64)
+_BY_CODE = {int(dtype): dtype.nbytes for dtype in DType}
+ITEM_BYTES = np.array([_BY_CODE.get(code, 0) for code in range(max(DType) + 1)], np.int64)
 
 
 @dataclass(frozen=True)
