@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from npuc.tile import ArrayType, Kernel
-from npukernels import attention, elementwise, matmul, normalise, reduce, rotary, rows
+from npukernels import attention, codes, elementwise, matmul, normalise, reduce, rotary, rows
 
 Types = Sequence[ArrayType | None]
 Sizes = dict[str, Any]
@@ -89,6 +89,29 @@ def _matrix(weights: int) -> Candidates:
     return candidates
 
 
+def _codes(weights: int) -> Candidates:
+    """Blocks for products with `weights` matrices of rows that hold codes: each row is loaded once, whole.
+
+    Fewest transfers first; where x is in DDR, also by how often it is loaded.
+    """
+
+    def candidates(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+        (m, k), (n, nbytes) = _shape(types, 0), _shape(types, 1)
+        x_bytes, wide = _ddr_bytes(types, 0), 8 * k if params.get("widen") else 0  # f32 numbers and what they round to
+        shifted = params["row"].shifts is not None
+        priced = []
+        for bm, bn in product(_halvings(m, PANEL), _halvings(n, PANEL)):
+            local = x_bytes // m * bm + weights * bn * (nbytes + wide + 4 * bm * shifted)
+            if free is not None and local > free:
+                continue
+            rows, columns = -(-m // bm), -(-n // bn)
+            price = x_bytes * columns + TASK_BYTES * columns * (weights + rows * (x_bytes > 0))
+            priced.append((price, -bm * bn, {"bm": bm, "bn": bn}))
+        yield from (sizes for _, _, sizes in sorted(priced, key=lambda item: item[:2]))
+
+    return candidates
+
+
 def _batched(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     batch, m, n = _shape(types, 2)
     for bb in _halvings(batch):
@@ -156,6 +179,10 @@ _SPECS = (
     KernelSpec("matmul_bias", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]", _matrix(1)),
     KernelSpec("matmul_pair", matmul.matmul_pair, "linear",
                "x[M,K] w0[N,K] w1[N,K] out[M,N] table0[N,2]? table1[N,2]? extra..", _matrix(2)),
+    KernelSpec("matmul_codes", codes.matmul_codes, "linear",
+               "x[M,K] w[N,bytes] out[M,N] ones[G,K/2]? extra..", _codes(1)),
+    KernelSpec("matmul_codes_pair", codes.matmul_codes_pair, "linear",
+               "x[M,K] w0[N,bytes] w1[N,bytes] out[M,N] ones[G,K/2]? extra..", _codes(2)),
     KernelSpec("bmm_nk", matmul.bmm_nk, "product", "a[B,M,K] b[B,N,K] out[B,M,N] extra..", _batched),
     KernelSpec("bmm_kn", matmul.bmm_kn, "product", "a[B,M,K] b[B,K,N] out[B,M,N] extra..", _batched),
     KernelSpec("map", elementwise.elementwise, "elementwise", "inputs.. out", _blocks_of_last),
@@ -172,6 +199,7 @@ _SPECS = (
                "q[H,C,D] k_new[G,C,D] v_new[G,C,Dv] k_past[G,N,D]? v_past[G,N,Dv]? out[H,C,Dv] slopes[H]? sinks[H]?",
                _attention),
     KernelSpec("gather_rows", rows.gather_rows, "rows", "table[V,..] ids[T] out[T,..]", _count("bt", 1)),
+    KernelSpec("gather_codes", codes.gather_codes, "rows", "table[V,bytes] ids[T] out[T,K]", _count("bt", 1)),
     KernelSpec("append_rows", rows.append_rows, "state", "new[G,C,D] state[G,N,D]", _count("bg", 0)),
     KernelSpec("step_rows", rows.step_rows, "state", "table[T,R] out[C,R]", _none),
 )  # fmt: skip

@@ -121,7 +121,9 @@ def dpu_row(task: Task, op: MmaOp, locate: Locate) -> tuple[Row, tuple[int, ...]
     a, b, c = task.reads[0], task.reads[1], task.writes[0]
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     batch = c.shape[0] if c.rank == 3 else 1
-    wanted = {"a": (a, (m, k)), "b": (b, (k, n) if op.b_kn else (n, k)), "c": (c, (m, n))}
+    b_type = op.codes or b.dtype
+    row = k if op.codes is None else k * b_type.bits // 8
+    wanted = {"a": (a, (m, k)), "b": (b, (k, n) if op.b_kn else (n, row)), "c": (c, (m, n))}
     for name, (region, matrix) in wanted.items():
         if region.shape not in (matrix, (batch, *matrix)):
             raise locate.refuse(task, f"operand {name} is {list(region.shape)}, {list(matrix)} was expected")
@@ -134,18 +136,26 @@ def dpu_row(task: Task, op: MmaOp, locate: Locate) -> tuple[Row, tuple[int, ...]
     if op.table:
         flags |= DpuFlag.TABLE
         table_base, table_offset, table_const = locate(task.reads[2])
+    scale_type, table_stride = 0, 0
+    if op.scales:
+        flags |= DpuFlag.SCALES
+        scales = task.reads[2]
+        if not _adjacent(scales):
+            raise locate.refuse(task, f"scales have strides {list(scales.stride)}: those of a channel must be adjacent")
+        table_base, table_offset, table_const = locate(scales)
+        scale_type, table_stride = scales.dtype, scales.stride[0]
     clamp_lo, clamp_hi = op.clamp or (0.0, 0.0)
     if op.clamp is not None:
         flags |= DpuFlag.CLAMP
     (a_base, a_offset, a_const), (b_base, b_offset, b_const) = locate(a), locate(b)
     c_base, c_offset, c_const = locate(c)
     pred, pred_value = predicate(task)
-    row = (
-        flags, a.dtype, b.dtype, c.dtype, pred, pred_value, a_base, b_base, c_base, table_base,
+    record = (
+        flags, a.dtype, b_type, c.dtype, pred, scale_type, op.zero, pred_value, a_base, b_base, c_base, table_base,
         a_offset, b_offset, c_offset, table_offset, batch, m, n, k, a.stride[-2], b.stride[-2], c.stride[-2],
-        _batch_stride(a), _batch_stride(b), _batch_stride(c), op.scale, clamp_lo, clamp_hi,
+        _batch_stride(a), _batch_stride(b), _batch_stride(c), op.scale, clamp_lo, clamp_hi, op.group, table_stride,
     )  # fmt: skip
-    return row, (a_const, b_const, c_const, table_const)
+    return record, (a_const, b_const, c_const, table_const)
 
 
 def shave_args(task: Task, op: CallOp, locate: Locate) -> tuple[list[Row], list[tuple[int]]]:

@@ -172,7 +172,8 @@ class Describer:
         for name in "abc":
             place, place_values = self._operand(r[f"{name}_base"], r[f"{name}_offset"], bindings)
             batch = f"+{r[f'{name}_batch']}" if r["batch"] > 1 else ""
-            words.append(f"{place} {LABELS[r[f'{name}_type']]}({r[f'{name}_stride']}{batch})")
+            kind = LABELS[r[f"{name}_type"]] + (f"-{r['b_zero']}" if name == "b" and r["b_zero"] else "")
+            words.append(f"{place} {kind}({r[f'{name}_stride']}{batch})")
             values += place_values
         dims = f"[{r['batch']},{r['m']},{r['n']},{r['k']}]" if r["batch"] > 1 else f"[{r['m']},{r['n']},{r['k']}]"
         text = f"mma{dims} {words[0]} x {words[1]}{' kn' if flags & DpuFlag.B_KN else ''} -> {words[2]}"
@@ -183,6 +184,11 @@ class Describer:
         if flags & DpuFlag.TABLE:
             place, place_values = self._operand(r["table_base"], r["table_offset"], bindings)
             text, values = f"{text} table {place}", values + place_values
+        if flags & DpuFlag.SCALES:
+            place, place_values = self._operand(r["table_base"], r["table_offset"], bindings)
+            group = f" group {r['group']}" if r["group"] else ""
+            kind = f"{LABELS[r['scale_type']]}({r['table_stride']})"
+            text, values = f"{text} scales {place} {kind}{group}", values + place_values
         if flags & DpuFlag.CLAMP:
             text += f" clamp {r['clamp_lo']:.9g}..{r['clamp_hi']:.9g}"
         predicate, predicate_values = _predicate(r)

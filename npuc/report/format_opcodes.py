@@ -22,6 +22,7 @@ MEANING: dict[Op, str] = {
     Op.ROUND_F16: "dst = a rounded to the f16 grid, half to even, overflow to infinity",
     Op.ROUND_BF16: "dst = a rounded to the bf16 grid, half to even",
     Op.TAKE: "dst[r] = a[b[r]] along the first axis; an index outside gives zeros",
+    Op.UNPACK: "dst = the elements of DType imm in a's bytes (last axis, low 8 bits each), widened exactly",
     Op.ADD: "a + b",
     Op.SUB: "a - b",
     Op.MUL: "a * b",

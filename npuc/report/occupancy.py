@@ -13,7 +13,7 @@ import numpy as np
 from npurt.abi.records import NO_BASE, BaseKind, DmaOp, DpuFlag
 from npurt.image import Entry, Image
 from npurt.timing import Timing
-from npurt.timing.transfers import ITEM_BYTES
+from npurt.timing.transfers import ITEM_BITS, ITEM_BYTES
 
 PAGE = 1024
 
@@ -96,5 +96,5 @@ def _products(dpu: np.ndarray, first: int, pages: object) -> Iterator[Access]:
     width = {"a": k, "b": np.where(turned, n, k), "c": n}
     for name, writes in (("a", False), ("b", False), ("c", True)):
         size = (batch - 1) * dpu[f"{name}_batch"] + (rows[name] - 1) * dpu[f"{name}_stride"]
-        size = size + width[name] * ITEM_BYTES[dpu[f"{name}_type"]]
+        size = size + width[name] * ITEM_BITS[dpu[f"{name}_type"]] // 8
         yield from pages(task, dpu[f"{name}_base"], dpu[f"{name}_offset"].astype(np.int64), size, writes)

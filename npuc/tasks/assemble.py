@@ -102,6 +102,8 @@ def _instruction(text: str, registers: dict[int, _Row]) -> _Row:
             imm = _bits(words.pop(0), dtype)
         elif op is Op.TRANSPOSE:
             imm = pack_permutation(_numbers(_option(words, "axes").strip("[]")))
+        elif op is Op.UNPACK:
+            imm = int(_LABELS[_option(words, "as")])
         elif rule.imm:
             imm = int(_option(words, "from"))
     if words:

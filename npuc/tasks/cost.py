@@ -100,7 +100,9 @@ def _products(tasks: Sequence[Task]) -> Products:
     for task in tasks:
         a, b, c = task.reads[0], task.reads[1], task.writes[0]
         batch = a.shape[0] if a.rank == 3 else 1
-        rows.append((batch, c.shape[-2], c.shape[-1], a.shape[-1], a.dtype, b.dtype, c.dtype))
+        assert isinstance(task.op, MmaOp)
+        kinds = a.dtype, task.op.codes or b.dtype, c.dtype
+        rows.append((batch, c.shape[-2], c.shape[-1], a.shape[-1], *kinds, task.op.group))
     return Products(*np.array(rows, np.int64).T)
 
 

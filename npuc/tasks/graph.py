@@ -167,6 +167,9 @@ class MmaOp:
     """writes[0] [batch?, m, n] (+)= scale * reads[0] [batch?, m, k] x reads[1] [batch?, n, k], or [k, n] with b_kn.
 
     table: reads[2] is [n] rows of (scale f32, bias f32). accumulate: the destination (f32) is also read.
+
+    codes: the type of the elements that the bytes of reads[1] (u8 [n, bytes]) hold; number(code) - zero enters the sum.
+    scales: reads[2] is [n, groups], a factor for the sum over each `group` of k (0: all of k).
     """
 
     accumulate: bool = False
@@ -174,6 +177,10 @@ class MmaOp:
     table: bool = False
     scale: float = 1.0
     clamp: tuple[float, float] | None = None
+    codes: DType | None = None
+    zero: int = 0
+    scales: bool = False
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,9 +198,12 @@ class _Reader:
         if kind == "mma":
             accumulate, b_kn, table = cursor.accept("accumulate"), cursor.accept("b_kn"), cursor.accept("table")
             scale = cursor.real() if cursor.accept("scale") else 1.0
-            return MmaOp(
-                accumulate, b_kn, table, scale, (cursor.real(), cursor.real()) if cursor.accept("clamp") else None
-            )
+            clamp = (cursor.real(), cursor.real()) if cursor.accept("clamp") else None
+            codes = _dtype(cursor) if cursor.accept("codes") else None
+            zero = cursor.integer() if cursor.accept("zero") else 0
+            scales = cursor.accept("scales")
+            group = cursor.integer() if scales else 0
+            return MmaOp(accumulate, b_kn, table, scale, clamp, codes, zero, scales, group)
         raise cursor.error(f"{kind} is no operation; there are copy, fill, gather, mma, call")
 
     def _regions(self, cursor: Cursor, end: str) -> tuple[Region, ...]:

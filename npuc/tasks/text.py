@@ -127,6 +127,12 @@ def _op(op: TaskOp, labels: dict[bytes, str]) -> list[str]:
         words.append(f"scale {op.scale!r}")
     if op.clamp is not None:
         words.append(f"clamp {op.clamp[0]!r} {op.clamp[1]!r}")
+    if op.codes is not None:
+        words.append(f"codes {op.codes.label}")
+    if op.zero:
+        words.append(f"zero {op.zero}")
+    if op.scales:
+        words.append(f"scales {op.group}")
     return words
 
 

@@ -5,6 +5,7 @@ from npuc import tile as t
 
 from npuc.tile.affine import Index
 from npuc.tile.arrays import Accumulator, Array
+from npuc.tile.codes import dequant, mma_scaled, unpack
 from npuc.tile.errors import KernelError
 from npuc.tile.example import Example
 from npuc.tile.kernel import Kernel, Trace, TraceCache, kernel
@@ -107,6 +108,7 @@ __all__ = [
     "cos",
     "cumsum",
     "dense",
+    "dequant",
     "e2m1",
     "e4m3",
     "e5m2",
@@ -137,6 +139,7 @@ __all__ = [
     "min",
     "minimum",
     "mma",
+    "mma_scaled",
     "mod",
     "neg",
     "power",
@@ -161,6 +164,7 @@ __all__ = [
     "u2",
     "u4",
     "u8",
+    "unpack",
     "when",
     "where",
     "zeros",

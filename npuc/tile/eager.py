@@ -190,7 +190,8 @@ class EagerExecutor:
 
     def _mma(self, op: Mma) -> None:
         table = None if op.table is None else self._values[op.table.id]
-        result = product_of(self._values[op.a.id], self._values[op.b.id], op, table)
+        scales = None if op.scales is None else self._values[op.scales.id]
+        result = product_of(self._values[op.a.id], self._values[op.b.id], op, table, scales)
         if op.out is not None:
             self._values[op.out.id] = result
         elif self._acts:
@@ -199,8 +200,13 @@ class EagerExecutor:
             destination[...] = destination + result if op.accumulate else result
 
 
-def product_of(a: NDArray, b: NDArray, op: Mma, table: NDArray | None) -> NDArray:
+def product_of(a: NDArray, b: NDArray, op: Mma, table: NDArray | None, scales: NDArray | None) -> NDArray:
     """What the DPU computes before it stores: clamp(table(scale * exact sum)), each step rounded to f32."""
+    if op.codes is not None:
+        numbers = numerics.unpack(b, op.codes)
+        b = numbers.astype(np.float64) - op.zero if a.dtype.kind == "f" else numbers - np.int32(op.zero)
+    if scales is not None:
+        return numerics.mma_scaled(a, b, scales, op.group or max(a.shape[-1], 1))
     result: NDArray = numerics.mma_exact(a, b, op.b_kn)
     if result.dtype != np.float32:
         return numerics.store(result, DType.I32)

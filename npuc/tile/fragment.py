@@ -119,6 +119,8 @@ def add_instruction(program: ProgramBuilder, op: Vector, operands: Sequence[Regi
             return program.concat(operands[0], operands[1], op.axis)
         case Op.TAKE:
             return program.take(operands[0], operands[1])
+        case Op.UNPACK:
+            return program.unpack(operands[0], DType(op.imm))
         case Op.CAST:
             return program.cast(operands[0], dtype)
         case Op.CUMSUM:

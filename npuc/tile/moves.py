@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -203,6 +204,10 @@ def moved_view(op: Vector, home: View) -> View | None:
             return home.sliced(op.axis, op.imm, op.out.shape[op.axis])
         case Op.COPY:
             return home.broadcast(op.out.shape)
+        case Op.UNPACK if home.rows_adjacent and not DType(op.imm).packed:
+            return replace(
+                home, dtype=DType(op.imm), shape=op.out.shape, stride=(*home.stride[:-1], DType(op.imm).nbytes)
+            )
     return None
 
 

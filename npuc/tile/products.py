@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def lower_mma(low: Lowering, op: Mma) -> None:
     """One DPU task. An operand whose rows have gaps between elements is first copied, which the plan shows."""
     a, b = (adjacent(low, low.settle(v, op.loc), what, op.loc) for v, what in ((op.a, "a"), (op.b, "b")))
-    table = () if op.table is None else (adjacent(low, low.settle(op.table, op.loc), "table", op.loc),)
+    channels = op.table if op.scales is None else op.scales
+    table = () if channels is None else (adjacent(low, low.settle(channels, op.loc), "table", op.loc),)
     if op.acc is not None:
         destination = low.view(op.acc)
         if any(read.meets(destination) for read in (a, b, *table)):
@@ -32,7 +33,8 @@ def lower_mma(low: Lowering, op: Mma) -> None:
         destination = _destination(low, op, op.out, (a, b, *table))
     if len(destination.shape) == 3:
         a, b = (_batched(view, destination.shape[0]) for view in (a, b))
-    kind = MmaOp(op.accumulate, op.b_kn, op.table is not None, op.scale, op.clamp)
+    scaled = op.scales is not None
+    kind = MmaOp(op.accumulate, op.b_kn, op.table is not None, op.scale, op.clamp, op.codes, op.zero, scaled, op.group)
     reads = (a, b, *table, *((destination,) if op.accumulate else ()))
     low.emit(DPU, kind, reads, (destination,), "mma", op.loc)
 

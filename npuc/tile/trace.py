@@ -75,7 +75,10 @@ class Gather:
 
 @dataclass(frozen=True, slots=True)
 class Mma:
-    """[batch?, m, n] <- a [batch?, m, k] x b [batch?, n, k] (b_kn: [k, n]); into `out`, or added to the array `acc`."""
+    """[batch?, m, n] <- a [batch?, m, k] x b [batch?, n, k] (b_kn: [k, n]); into `out`, or added to the array `acc`.
+
+    codes, zero, scales, group: of `mma_scaled`, as in npuc.tasks.MmaOp; b is then a tile of bytes [n, bytes].
+    """
 
     out: Value | None
     a: Value
@@ -87,6 +90,10 @@ class Mma:
     clamp: tuple[float, float] | None
     b_kn: bool
     loc: Loc
+    codes: DType | None = None
+    zero: int = 0
+    scales: Value | None = None
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +272,8 @@ def operands(op: TraceOp) -> Sequence[Value]:
             return (value,)
         case Gather(rows=rows):
             return (rows,)
-        case Mma(a=a, b=b, table=table):
-            return (a, b) if table is None else (a, b, table)
+        case Mma(a=a, b=b, table=table, scales=scales):
+            return (a, b, *(value for value in (table, scales) if value is not None))
         case Vector(args=args):
             return args
     return ()

@@ -23,6 +23,29 @@ _FLOATS = np.array([code in (DType.F32, DType.F16, DType.BF16, DType.E4M3, DType
 _INTEGERS = np.array([code in (DType.I32, DType.I8, DType.U8) for code in range(256)])
 
 
+_BITS = np.array([DType(code).bits if code in DType._value2member_map_ else 0 for code in range(256)], np.int64)
+_CODES = np.array([code in (DType.I8, DType.U8, DType.I4, DType.U4, DType.U2, DType.E2M1) for code in range(256)])
+_SCALES = np.array([code in (DType.F32, DType.F16, DType.BF16, DType.E4M3, DType.E8M0) for code in range(256)])
+
+
+def bits_of(types: np.ndarray) -> np.ndarray:
+    """Bits of an element of each type code, 0 for an unknown code."""
+    found: np.ndarray = _BITS[types]
+    return found
+
+
+def is_code(types: np.ndarray) -> np.ndarray:
+    """Types of codes that the matrix engine widens beside operands of any other type."""
+    found: np.ndarray = _CODES[types]
+    return found
+
+
+def is_scale(types: np.ndarray) -> np.ndarray:
+    """Types that the scales of groups may have."""
+    found: np.ndarray = _SCALES[types]
+    return found
+
+
 def item_bytes(types: np.ndarray) -> np.ndarray:
     """Bytes of an element of each type code, 0 for an unknown code."""
     found: np.ndarray = _ITEM_BYTES[types]

@@ -13,16 +13,20 @@ from math import inf
 import numpy as np
 
 from npurt.abi.bytecode import ArgMode
+from npurt.abi.dtypes import DType
 from npurt.abi.records import NO_BASE, STEP_BYTES, BaseKind, DmaOp, DpuFlag, Predicate, Queue, Step
 from npurt.errors import BlobError
 from npurt.extents import (
     Refuse,
     Views,
+    bits_of,
     check_distinct,
     check_rows,
     check_views,
+    is_code,
     is_float,
     is_integer,
+    is_scale,
     item_bytes,
     views,
 )
@@ -150,12 +154,14 @@ def largest_past(
 def check_dpu(dpu: np.ndarray, bases: np.ndarray, refuse: Refuse) -> float:
     """One entry's DPU records. Returns the multiply-accumulates."""
     flags = dpu["flags"]
-    known = int(DpuFlag.ACCUMULATE | DpuFlag.B_KN | DpuFlag.TABLE | DpuFlag.CLAMP)
+    known = int(DpuFlag.ACCUMULATE | DpuFlag.B_KN | DpuFlag.TABLE | DpuFlag.CLAMP | DpuFlag.SCALES)
     check_rows(
         ((flags & ~np.uint8(known)) != 0) | ~np.isin(dpu["pred"], _PREDICATES), "flag or predicate is unknown", refuse
     )
-    floats = is_float(dpu["a_type"]) & is_float(dpu["b_type"])
-    integers = is_integer(dpu["a_type"]) & is_integer(dpu["b_type"])
+    check_codes(dpu, refuse)
+    floats = is_float(dpu["a_type"]) & (is_float(dpu["b_type"]) | is_code(dpu["b_type"]))
+    whole = is_integer(dpu["b_type"]) | (is_code(dpu["b_type"]) & (dpu["b_type"] != DType.E2M1))
+    integers = is_integer(dpu["a_type"]) & whole
     check_rows(~(floats | integers), "operands are neither both floats nor both integers", refuse)
     accumulate = (flags & DpuFlag.ACCUMULATE) != 0
     check_rows(~(is_float(dpu["c_type"]) | is_integer(dpu["c_type"])), "unknown result type", refuse)
@@ -166,6 +172,10 @@ def check_dpu(dpu: np.ndarray, bases: np.ndarray, refuse: Refuse) -> float:
     everywhere = np.ones(len(dpu), bool)
     for name, (height, width) in shapes.items():
         nbytes = item_bytes(dpu[f"{name}_type"])
+        if name == "b":  # packed codes are counted in bytes
+            packed = bits_of(dpu["b_type"]) < 8
+            width = np.where(packed, width * bits_of(dpu["b_type"]) // 8, width)
+            nbytes = np.where(packed, 1, nbytes)
         stride = np.stack([dpu[f"{name}_batch"], dpu[f"{name}_stride"], nbytes.astype(np.int64)], axis=1)
         found = views(
             dpu[f"{name}_base"], dpu[f"{name}_offset"], np.stack([batch, height, width], axis=1), stride, nbytes
@@ -177,8 +187,34 @@ def check_dpu(dpu: np.ndarray, bases: np.ndarray, refuse: Refuse) -> float:
     eight = np.full(len(dpu), 8)
     table = views(dpu["table_base"], dpu["table_offset"], n[:, None], eight[:, None], eight)
     check_views("table", table, bases, False, (flags & DpuFlag.TABLE) != 0, refuse)
+    groups = -(-k // np.where(dpu["group"] > 0, dpu["group"], k.clip(1)))
+    item = item_bytes(dpu["scale_type"])
+    scales = views(
+        dpu["table_base"], dpu["table_offset"], np.stack([n, groups], axis=1),
+        np.stack([dpu["table_stride"], item.astype(np.int64)], axis=1), item,
+    )  # fmt: skip
+    scaled = (flags & DpuFlag.SCALES) != 0
+    check_views("scales", scales, bases, False, scaled, refuse)
+    check_distinct("scales", scales, bases, scaled, refuse)
     macs = batch.astype(np.float64) * m * n * np.maximum(k, 1)
     return float(macs.sum())
+
+
+def check_codes(dpu: np.ndarray, refuse: Refuse) -> None:
+    """What packed codes, zero points and scales of groups ask for beside types and extents."""
+    flags, bits = dpu["flags"], bits_of(dpu["b_type"])
+    scaled = (flags & DpuFlag.SCALES) != 0
+    both = scaled & ((flags & DpuFlag.TABLE) != 0)
+    check_rows(both | (scaled & (dpu["batch"] > 1)), "scales beside a table, or of more than one matrix", refuse)
+    turned = ((bits < 8) | scaled) & ((flags & DpuFlag.B_KN) != 0)
+    check_rows(turned, "packed or scaled operand b that is stored [k, n]", refuse)
+    check_rows(scaled & ~is_scale(dpu["scale_type"]), "unknown type of scales", refuse)
+    unused = ~scaled & ((dpu["scale_type"] != 0) | (dpu["group"] != 0) | (dpu["table_stride"] != 0))
+    check_rows(unused, "a field of scales without scales", refuse)
+    check_rows(dpu["k"].astype(np.int64) * bits % 8 != 0, "codes of operand b end within a byte", refuse)
+    zero = dpu["b_zero"]
+    plain = ~is_code(dpu["b_type"]) | (dpu["b_type"] == DType.E2M1)
+    check_rows((zero != 0) & (plain | (zero < -128) | (zero > 255)), "a zero point of operand b", refuse)
 
 
 def check_shave(shave: np.ndarray, tables: Tables, refuse: Refuse) -> float:

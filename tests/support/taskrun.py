@@ -96,7 +96,14 @@ class TaskRunner:
             len(r.shape) in (2, 3) and (r.shape[-1] <= 1 or r.stride[-1] == r.dtype.nbytes)
             for r in (*task.reads[:2], target)
         ), "DPU rows must be adjacent"
-        result = numerics.mma_exact(a, b, op.b_kn)
+        if op.codes is not None:
+            b = numerics.unpack(b, op.codes)
+            b = b.astype(np.float64) - op.zero if a.dtype.kind == "f" else b - np.int32(op.zero)
+        if op.scales:
+            scales = numerics.load(self.view(task.reads[2]), task.reads[2].dtype)
+            result = numerics.mma_scaled(a, b, scales, op.group or a.shape[-1])
+        else:
+            result = numerics.mma_exact(a, b, op.b_kn)
         with np.errstate(all="ignore"):
             if op.scale != 1.0:
                 result = result * np.float32(op.scale)

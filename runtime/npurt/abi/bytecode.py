@@ -77,6 +77,7 @@ class Op(IntEnum):
     ROUND_F16 = 12  # dst (f32) <- a rounded to the f16 grid, overflow to infinity
     ROUND_BF16 = 13
     TAKE = 14  # dst[r, ...] <- a[b[r], ...]; an index outside gives zeros
+    UNPACK = 15  # dst <- the elements of DType imm that the bytes a[..., :] (i32, low 8 bits) hold, widened as by LOAD
 
     ADD = 32
     SUB = 33

@@ -129,24 +129,26 @@ class DpuFlag(IntFlag):
     B_KN = 2  # b is stored [k, n] and not [n, k]
     TABLE = 4  # per output channel: result * scale + bias, rows of DPU_TABLE
     CLAMP = 8  # then clamp to [clamp_lo, clamp_hi]
+    SCALES = 16  # the sum of each `group` of k times a scale of its own per output channel; instead of TABLE
 
 
 DPU = np.dtype(
     {
         "names": [
-            "flags", "a_type", "b_type", "c_type", "pred", "pred_value", "a_base", "b_base", "c_base", "table_base",
+            "flags", "a_type", "b_type", "c_type", "pred", "scale_type", "b_zero", "pred_value",
+            "a_base", "b_base", "c_base", "table_base",
             "a_offset", "b_offset", "c_offset", "table_offset", "batch", "m", "n", "k",
             "a_stride", "b_stride", "c_stride",
-            "a_batch", "b_batch", "c_batch", "scale", "clamp_lo", "clamp_hi", *_SYNC_NAMES,
+            "a_batch", "b_batch", "c_batch", "scale", "clamp_lo", "clamp_hi", "group", "table_stride", *_SYNC_NAMES,
         ],
         "formats": [
-            "u1", "u1", "u1", "u1", "u1", "<i4", "<u4", "<u4", "<u4", "<u4",
+            "u1", "u1", "u1", "u1", "u1", "u1", "<i2", "<i4", "<u4", "<u4", "<u4", "<u4",
             "<u8", "<u8", "<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<i8", "<i8", "<i8",
-            "<i8", "<i8", "<i8", "<f4", "<f4", "<f4", *_SYNC_FORMATS,
+            "<i8", "<i8", "<i8", "<f4", "<f4", "<f4", "<u4", "<i8", *_SYNC_FORMATS,
         ],
         "offsets": [
-            0, 1, 2, 3, 4, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 68, 72, 76, 80, 88, 96, 104, 112, 120,
-            128, 132, 136, 144, 160, 176, 180,
+            0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 68, 72, 76, 80, 88, 96, 104, 112, 120,
+            128, 132, 136, 140, 184, 144, 160, 176, 180,
         ],
         "itemsize": 192,
     }
@@ -154,6 +156,11 @@ DPU = np.dtype(
 # c[b, i, j] = clamp(table(scale * sum_l a[b, i, l] * b[b, j, l])); strides are of rows, elements of a row are adjacent.
 # The sum is exact (float64 for floats, int64 for integers) and rounded once, to f32; `c +=` adds that to c in f32;
 # the store rounds once more where c_type is narrower.
+# b may hold integer codes (I8, U8, or packed I4, U4, U2) or packed floats (E2M1) whatever a holds: its rows are bytes,
+# and code x stands for number(x) - b_zero, exactly. With SCALES the sum over l is cut into groups of `group` places, of
+# which the last may be short (0: one group of all): for g = 0, 1, ... the exact sum of group g is multiplied with
+# scale [j, g] (of scale_type; table_stride bytes between channels, those of a channel adjacent) and added, each step
+# rounded to f32.
 
 DPU_TABLE = np.dtype([("scale", "<f4"), ("bias", "<f4")])
 

@@ -1,6 +1,7 @@
 """Executes DPU records: exact matrix products with scale, table and clamp.
 
     r = round_f32(sum_l a[b, i, l] * b[b, j, l])            the exact sum, rounded once
+    r = sum_g scale[j, g] * round_f32(sum of group g)       with SCALES, each step rounded to f32, g rising
     r = r * scale;  r = r * table[j].scale + table[j].bias;  r = clamp(r)      each step rounded to f32
     c = c + r where the record accumulates, then rounded to c's type
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -44,19 +46,24 @@ def prepare_dpu(record: np.void, bases: Bases, workspace: Workspace) -> Callable
     m, n, k = fields["m"], fields["n"], fields["k"]
     a, a_type = _matrix(fields, "a", m, k, bases)
     b, b_type = _matrix(fields, "b", *((k, n) if swapped else (n, k)), bases)
+    numbers = _numbers_of(b_type, fields["b_zero"], floats=DType(fields["a_type"]).is_float)
+    scales = _scales(fields, n, k, bases) if DpuFlag.SCALES in flags else None
     c, c_type = _matrix(fields, "c", m, n, bases)
     floats = a_type.is_float
     finish = _finisher(fields, flags, n, bases)
     adds = DpuFlag.ACCUMULATE in flags
-    keeps_integer = finish is None and not floats and not c_type.is_float
+    keeps_integer = finish is None and scales is None and not floats and not c_type.is_float
 
     def multiply() -> None:
-        if floats:
-            left = numerics.load_f64(a, a_type, workspace("a", a.shape))
-            right = numerics.load_f64(b, b_type, workspace("b", b.shape))
+        left = numerics.load_f64(a, a_type, workspace("a", a.shape)) if floats else numerics.load(a, a_type)
+        if numbers is not None:
+            right = numbers[numerics.unpack_codes(b.view(np.uint8), b_type.bits)]
         else:
-            left, right = numerics.load(a, a_type), numerics.load(b, b_type)
-        result = numerics.mma_exact(left, right, b_kn=swapped)
+            right = numerics.load_f64(b, b_type, workspace("b", b.shape)) if floats else numerics.load(b, b_type)
+        if scales is None:
+            result = numerics.mma_exact(left, right, b_kn=swapped)
+        else:
+            result = numerics.mma_scaled(left, right, scales(), fields["group"] or max(k, 1))
         if not keeps_integer:
             result = result.astype(np.float32, copy=False)
         if finish is not None:
@@ -72,9 +79,35 @@ def _matrix(fields: dict[str, int], name: str, height: int, width: int, bases: B
     """View [batch, height, width] of one operand, batch 1 where all share it; elements of a row are adjacent."""
     dtype = DType(fields[f"{name}_type"])
     memory, offset = bases(fields[f"{name}_base"], fields[f"{name}_offset"])
-    stride = (fields[f"{name}_batch"], fields[f"{name}_stride"], dtype.nbytes)
+    if dtype.packed:  # only b; rows of bytes
+        width = width * dtype.bits // 8
+    stride = (fields[f"{name}_batch"], fields[f"{name}_stride"], max(dtype.nbytes, 1))
     batch = min(fields["batch"], 1) if name != "c" and stride[0] == 0 else fields["batch"]
     return np.ndarray((batch, height, width), dtype.storage, memory, offset, stride), dtype
+
+
+def _numbers_of(dtype: DType, zero: int, floats: bool) -> Array | None:
+    """The number that each code of b stands for, float64 or int32; None where b is read as plain elements."""
+    if dtype in (DType.I8, DType.U8):
+        if not (floats or zero):
+            return None
+        codes = np.arange(256, dtype=np.uint8)
+        numbers = numerics.load(codes.view(dtype.storage), dtype)
+    elif dtype.packed:
+        numbers = numerics.NUMBERS[dtype]
+    else:
+        return None
+    shifted: Array = numbers.astype(np.float64 if floats else np.int32) - zero
+    return shifted
+
+
+def _scales(fields: dict[str, Any], n: int, k: int, bases: Bases) -> Callable[[], Array]:
+    """Reads the scales, float32 [n, groups]."""
+    dtype = DType(fields["scale_type"])
+    count = -(-k // (fields["group"] or max(k, 1)))
+    memory, offset = bases(fields["table_base"], fields["table_offset"])
+    stored: Array = np.ndarray((n, count), dtype.storage, memory, offset, (fields["table_stride"], dtype.nbytes))
+    return lambda: numerics.load(stored, dtype)
 
 
 def _finisher(fields: dict[str, float], flags: DpuFlag, n: int, bases: Bases) -> Callable[[Array], Array] | None:

@@ -2,7 +2,7 @@
 
 from npurt.numerics.codecs import COMPUTE, load, load_f64, store
 from npurt.numerics.elementary import erf, exp, exp2, log, pow, recip, rsqrt, sigmoid, sqrt, tanh
-from npurt.numerics.formats import decode, encode
+from npurt.numerics.formats import NUMBERS, decode, encode
 from npurt.numerics.halves import round_bf16, round_f16
 from npurt.numerics.packed import elements, pack, pack_codes, unpack, unpack_codes
 from npurt.numerics.sums import (
@@ -11,6 +11,7 @@ from npurt.numerics.sums import (
     cumsum,
     mean,
     mma_exact,
+    mma_scaled,
     prod,
     reduce_max,
     reduce_min,
@@ -20,6 +21,7 @@ from npurt.numerics.trig import cos, sin
 
 __all__ = [
     "COMPUTE",
+    "NUMBERS",
     "argmax",
     "argmin",
     "cos",
@@ -35,6 +37,7 @@ __all__ = [
     "log",
     "mean",
     "mma_exact",
+    "mma_scaled",
     "pack",
     "pack_codes",
     "pow",

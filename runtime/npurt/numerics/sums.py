@@ -28,6 +28,21 @@ def mma_exact(a: Array, b: Array, b_kn: bool = False) -> Array:
         return total.astype(np.float32)
 
 
+def mma_scaled(a: Array, b: Array, scales: Array, group: int) -> Array:
+    """Product [.., m, k] x [.., n, k] whose sums over each `group` of k are scaled, float32 [.., m, n].
+
+    scales: float32 [n, groups]. For each group in order: exact sum, times its scale, added; each step rounded to
+    float32. The last group may be short.
+    """
+    total = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-2]), np.float32)
+    with np.errstate(all="ignore"):
+        for number, first in enumerate(range(0, a.shape[-1], group)):
+            part = mma_exact(a[..., first : first + group], b[..., first : first + group])
+            scaled = part.astype(np.float32, copy=False) * scales[:, number]
+            total = total + scaled if number else scaled
+    return total
+
+
 def _integer_matmul(a: Array, b: Array) -> Array:
     """Through float64 BLAS where no partial sum can pass 2^53, which is exact too and far faster."""
     largest = float(np.abs(a).max(initial=0)) * float(np.abs(b).max(initial=0)) * a.shape[-1]

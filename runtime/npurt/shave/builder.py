@@ -24,7 +24,8 @@ from npurt.abi.bytecode import ARG, HEADER, INSTRUCTION, MAGIC, REGISTER, ArgMod
 from npurt.abi.dtypes import DType
 from npurt.abi.rows import fill
 from npurt.errors import BytecodeError
-from npurt.shave.rules import LETTER, RULES, expected_shape, pack_permutation, register_type
+from npurt.numerics.packed import elements
+from npurt.shave.rules import LETTER, RULES, expected_shape, pack_permutation, register_type, unpacked_type
 
 _TYPE = {letter: dtype for dtype, letter in LETTER.items()}
 
@@ -148,6 +149,13 @@ class ProgramBuilder:
         """Rows of `table` by an i32 vector; a row outside is zero."""
         shape = (*index.shape, *table.shape[1:])
         return self._emit(Op.TAKE, table.dtype, shape, _indices((table, index)), (table, index))
+
+    def unpack(self, value: Register, dtype: DType) -> Register:
+        """The elements of `dtype` in bytes (i32, the last axis), widened."""
+        made, count = unpacked_type(dtype), elements(value.shape[-1], dtype) if value.shape else None
+        if made is None or count is None:
+            raise BytecodeError(f"UNPACK of {_text(value)} as {dtype.label}: no whole number of elements it can widen")
+        return self._emit(Op.UNPACK, made, (*value.shape[:-1], count), (value.index,), (value,), imm=int(dtype))
 
     def reduce(self, op: Op, value: Register, axis: int) -> Register:
         """SUM, RMAX, RMIN, PROD, ARGMAX or ARGMIN along `axis`, which stays with size 1."""

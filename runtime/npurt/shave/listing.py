@@ -48,6 +48,8 @@ def _instruction_text(instruction: Instruction, program: Program) -> str:
         words.append(_immediate_text(instruction.imm, dst.dtype))
     elif instruction.op is Op.TRANSPOSE:
         words.append(f"axes {_extents(permutation(instruction.imm, len(dst.shape)))}")
+    elif instruction.op is Op.UNPACK:
+        words.append(f"as {DType(instruction.imm).label}")
     elif rule.imm:
         words.append(f"from {instruction.imm}")
     return f"%{instruction.dst} {dst.dtype.label}{_extents(dst.shape)} = {' '.join(words)}"

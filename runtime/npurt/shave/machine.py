@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -224,6 +225,8 @@ def compute_of(instruction: Instruction, program: Program) -> Callable[..., Any]
     if op is Op.SLICE:
         part = (slice(None),) * axis + (slice(imm, imm + shape[axis]),)
         return lambda x: x[part]
+    if op is Op.UNPACK:
+        return partial(numerics.unpack, dtype=DType(imm))
     if op is Op.CONCAT:
         return lambda a, b: np.concatenate((a, b), axis)
     operand_shapes = [program.registers[number].shape for number in instruction.registers]

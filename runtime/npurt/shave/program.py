@@ -14,7 +14,7 @@ import numpy as np
 from npurt.abi.bytecode import ARG, HEADER, INSTRUCTION, MAGIC, REGISTER, ArgMode, Op
 from npurt.abi.dtypes import DType
 from npurt.errors import BytecodeError
-from npurt.shave.rules import LETTER, RULES, Rule, ShapeRule, expected_shape, register_type
+from npurt.shave.rules import LETTER, RULES, Rule, ShapeRule, expected_shape, register_type, unpacked_type
 
 MAX_TRIP = 1 << 16
 MAX_ARGS = 256
@@ -74,11 +74,8 @@ class Instruction:
     @property
     def registers(self) -> tuple[int, ...]:
         """The register operands, in order."""
-        return tuple(
-            number
-            for number, kind in zip((self.a, self.b, self.c), RULES[self.op].operands, strict=False)
-            if kind == "r"
-        )
+        fields = zip((self.a, self.b, self.c), RULES[self.op].operands, strict=False)
+        return tuple(number for number, kind in fields if kind == "r")
 
     @property
     def touched(self) -> tuple[int, ...]:
@@ -258,6 +255,8 @@ def _check_values(instruction: Instruction, rule: Rule, registers: tuple[Registe
             return f"axis {instruction.axis} of {operands[0]} is empty"
     if instruction.op is Op.CONST and dst.dtype is DType.BOOL and instruction.imm > 1:
         return f"the bool {instruction.imm} is neither 0 nor 1"
+    if instruction.op is Op.UNPACK and unpacked_type(instruction.imm) not in (None, dst.dtype):
+        return f"elements of {DType(instruction.imm).label} do not widen to {dst.dtype.label}"
     shapes = tuple(register.shape for register in operands)
     return expected_shape(rule.shape, shapes, dst.shape, instruction.axis, instruction.imm)
 

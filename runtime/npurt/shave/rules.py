@@ -10,6 +10,7 @@ from enum import Enum
 
 from npurt.abi.bytecode import Op
 from npurt.abi.dtypes import DType
+from npurt.numerics.packed import elements
 
 LETTER = {DType.F32: "f", DType.I32: "i", DType.BOOL: "b"}
 """The register types. LOAD widens other memory types to these, see `register_type`."""
@@ -28,6 +29,7 @@ class ShapeRule(Enum):
     SLICE = "the operand's shape, shorter along axis, imm + extent inside it"
     CONCAT = "the operands' shape, extents added along axis"
     TAKE = "[rows of b, rest of a's shape]"
+    UNPACK = "the operand's shape, its last extent bytes / bytes of an element of DType imm"
     REDUCE = "the operand's shape with 1 along axis"
 
 
@@ -81,6 +83,7 @@ RULES: dict[Op, Rule] = {
     Op.ROUND_F16: _FLOAT,
     Op.ROUND_BF16: _FLOAT,
     Op.TAKE: Rule("rr", ShapeRule.TAKE, ("ffi", "iii", "bbi")),
+    Op.UNPACK: Rule("r", ShapeRule.UNPACK, ("fi", "ii"), imm=True),
     Op.ADD: _ARITHMETIC,
     Op.SUB: _ARITHMETIC,
     Op.MUL: _ARITHMETIC,
@@ -148,6 +151,13 @@ def register_type(memory: DType) -> DType | None:
     return _WIDENED.get(memory)
 
 
+def unpacked_type(imm: int) -> DType | None:
+    """Type of the register that UNPACK makes; None where imm names no type that it takes."""
+    if imm not in DType._value2member_map_ or imm in (DType.BOOL, DType.I64):
+        return None
+    return DType.F32 if DType(imm).is_float else DType.I32
+
+
 def permutation(imm: int, rank: int) -> tuple[int, ...]:
     """TRANSPOSE's permutation: two bits a place, the first place lowest."""
     return tuple(imm >> 2 * place & 3 for place in range(rank))
@@ -199,6 +209,11 @@ def _exact_shape(
         if sorted(axes) != list(range(len(first))) or imm != pack_permutation(axes):
             return f"a permutation of {len(first)} axes"
         return tuple(first[place] for place in axes)
+    if rule is ShapeRule.UNPACK:
+        count = None if unpacked_type(imm) is None or not first else elements(first[-1], DType(imm))
+        if count is None:
+            return f"elements of type {imm} in whole bytes of {list(first)}"
+        return (*first[:-1], count)
     if rule is ShapeRule.SLICE:
         if len(dst) != len(first) or imm + dst[axis] > first[axis]:
             return f"a part of {list(first)} from {imm} along axis {axis}"

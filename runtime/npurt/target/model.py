@@ -36,11 +36,12 @@ class Engine:
     kind: "dma", "matrix", "vector", "scalar". count: units of a tile or core; gang: they share each task, else every
     unit has a queue of its own. clock: hertz. reads, writes: the memories of its operands. launch: seconds of fixed
     cost per task. Matrix engines: macs_per_cycle by operand type; operand_rate, bytes per second of all operands
-    together (0: no limit). Vector engines: bytes_per_cycle of one instruction and unit, and the cycles of an
-    instruction by class (`OP_CLASSES`) for so many bytes. DMA engines: max_bytes of one descriptor (0: no limit);
-    outstanding: transfers in flight; gather_rows: rows of a gather in one request (0: one request takes them all);
-    fill_rate: bytes per second written without a source (0: at the rate of the route). code: bytes of instructions
-    that stay on chip (0: no limit); function_code: the same of one vector function.
+    together (0: no limit); codes, types that the second operand may hold whatever the first one does (integers of up
+    to 8 bits and 4-bit floats), widened on the way in. Vector engines: bytes_per_cycle of one instruction and unit,
+    and the cycles of an instruction by class (`OP_CLASSES`) for so many bytes. DMA engines: max_bytes of one descriptor
+    (0: no limit); outstanding: transfers in flight; gather_rows: rows of a gather in one request (0: one request takes
+    them all); fill_rate: bytes per second written without a source (0: at the rate of the route). code: bytes of
+    instructions that stay on chip (0: no limit); function_code: the same of one vector function.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Engine:
     launch: float
     macs_per_cycle: Mapping[str, float]
     operand_rate: float
+    codes: tuple[str, ...]
     bytes_per_cycle: int
     cycles: Mapping[str, float]
     max_bytes: int

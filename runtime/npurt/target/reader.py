@@ -91,8 +91,8 @@ def _engine(source: Source, name: str, row: dict[str, Any], memories: Mapping[st
     clock = row["clock"].value
     return Engine(
         name, row["queue"], row["kind"], row["count"], row["gang"], clock, row["reads"], row["writes"],
-        row["launch"].at(clock), row["macs_per_cycle"], row["operand_rate"].at(clock), row["bytes_per_cycle"],
-        row["cycles"], int(row["max_transfer"].value), row["outstanding"], row["gather_rows"],
+        row["launch"].at(clock), row["macs_per_cycle"], row["operand_rate"].at(clock), row["codes"],
+        row["bytes_per_cycle"], row["cycles"], int(row["max_transfer"].value), row["outstanding"], row["gather_rows"],
         row["fill_rate"].at(clock), int(row["code"].value), int(row["function_code"].value),
     )  # fmt: skip
 

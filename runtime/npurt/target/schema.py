@@ -73,6 +73,14 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(map(_text, value))
 
 
+def _types(value: object) -> tuple[str, ...]:
+    names = _names(value)
+    for name in names:
+        if name not in _TYPES:
+            raise ValueError(f"{name!r} is no element type; there are {', '.join(_TYPES)}")
+    return names
+
+
 def _changes(value: object) -> tuple[str, ...]:
     names = _names(value)
     for name in names:
@@ -123,6 +131,7 @@ ENGINE: Schema = {
     "launch": _quantity(TIME, _NO_TIME),
     "macs_per_cycle": Field(_count, {}, number=True, keys=_TYPES),
     "operand_rate": _RATE(_NO_RATE),
+    "codes": Field(_types, ()),
     "bytes_per_cycle": number(_count, 0),
     "cycles": Field(_amount, {}, number=True, keys=OP_CLASSES),
     "max_transfer": _SIZE(_NO_SIZE),

@@ -15,7 +15,7 @@ from npurt.shave.program import Instruction, Program
 from npurt.shave.rules import permutation
 from npurt.target.model import Engine, MatrixRules, Memory
 from npurt.timing.banks import store_cycles
-from npurt.timing.transfers import ITEM_BYTES
+from npurt.timing.transfers import ITEM_BITS, ITEM_BYTES
 
 OP_CLASS: Mapping[Op, str] = {
     Op.LOAD: "load",
@@ -30,13 +30,17 @@ OP_CLASS: Mapping[Op, str] = {
 """Class of each opcode; those that are not here are simple."""
 FREE = (Op.CONST, Op.SCALAR, Op.RESHAPE)
 """Opcodes that name a value and touch no element."""
+_BYTE_FLOATS = (DType.E4M3, DType.E5M2)
 ROUNDINGS = (Op.ROUND_F16, Op.ROUND_BF16)
 """Free in 16-bit lanes, whose results are rounded anyway."""
 
 
 @dataclass(frozen=True)
 class Products:
-    """Matrix products by columns, [n] int64 each. a, b, c: codes of the operands' types."""
+    """Matrix products by columns, [n] int64 each. a, b, c: codes of the operands' types.
+
+    group: places along k whose sum is scaled and added on its own, 0 where the whole sum is one.
+    """
 
     batch: np.ndarray
     m: np.ndarray
@@ -45,19 +49,25 @@ class Products:
     a: np.ndarray
     b: np.ndarray
     c: np.ndarray
+    group: np.ndarray
 
 
 def record_products(records: np.ndarray) -> Products:
     """records: [n] DPU."""
-    names = ("batch", "m", "n", "k", "a_type", "b_type", "c_type")
+    names = ("batch", "m", "n", "k", "a_type", "b_type", "c_type", "group")
     return Products(*(records[name].astype(np.int64) for name in names))
 
 
 def product_seconds(products: Products, engine: Engine, rules: MatrixRules) -> np.ndarray:
-    """The larger of the MACs, with m, n and k padded to the engine's steps, and of the operands. Errors: TargetError
-    where the engine does not multiply a type."""
+    """The larger of the MACs, with m, n and k padded to the engine's steps, and of the operands. Groups are products of
+    their own that add to c, which each but the first reads again. Errors: TargetError where the engine does not
+    multiply a type."""
+    _check_codes(products, engine)
     rows = _padded(products.m, rules.row_multiple)
-    channels = _padded(products.n, rules.channel_multiple) * _padded(products.k, rules.channel_multiple)
+    group = np.where(products.group > 0, products.group, np.maximum(products.k, 1))
+    whole, rest = products.k // group, products.k % group
+    depth = whole * _padded(group, rules.channel_multiple) + _padded(rest, rules.channel_multiple)
+    channels = _padded(products.n, rules.channel_multiple) * depth
     macs = np.zeros(max(DType) + 1)
     for code in np.unique(products.a).tolist():
         label = DType(code).label
@@ -69,9 +79,24 @@ def product_seconds(products: Products, engine: Engine, rules: MatrixRules) -> n
     compute = products.batch * rows * channels / macs[products.a] / engine.clock
     if not engine.operand_rate:
         return np.asarray(compute)
-    operands = products.m * products.k * ITEM_BYTES[products.a] + products.n * products.k * ITEM_BYTES[products.b]
-    operands = operands + products.m * products.n * ITEM_BYTES[products.c]
+    operands = products.m * products.k * ITEM_BYTES[products.a] + products.n * products.k * ITEM_BITS[products.b] // 8
+    again = 2 * (np.maximum(whole + (rest > 0), 1) - 1) * DType.F32.nbytes  # sums of groups, written and read again
+    operands = operands + products.m * products.n * (ITEM_BYTES[products.c] + again)
     return np.asarray(np.maximum(compute, products.batch * operands / engine.operand_rate))
+
+
+def _check_codes(products: Products, engine: Engine) -> None:
+    """TargetError where b holds codes that the engine does not widen for the type of a."""
+    for a, b in np.unique(np.stack([products.a, products.b], axis=1), axis=0).tolist():
+        left, right = DType(a), DType(b)
+        narrow = right in _BYTE_FLOATS and left not in _BYTE_FLOATS
+        codes = right.packed or narrow or (left.is_float and not right.is_float)
+        if codes and right.label not in engine.codes:
+            taken = f"takes codes of {', '.join(engine.codes)}" if engine.codes else "takes no codes"
+            raise TargetError(
+                f"engine {engine.name} multiplies no {left.label} with codes of {right.label}; it {taken}. Vector code "
+                "can dequantise them (dequant), at several times the cost of the product"
+            )
 
 
 def program_seconds(program: Program, engine: Engine, memory: Memory) -> float:

@@ -10,8 +10,9 @@ from npurt.abi.dtypes import DType
 from npurt.abi.records import BaseKind, DmaOp, Queue
 from npurt.target.model import Route, Target
 
-_BY_CODE = {int(dtype): dtype.nbytes for dtype in DType}
-ITEM_BYTES = np.array([_BY_CODE.get(code, 0) for code in range(max(DType) + 1)], np.int64)
+_BY_CODE = {int(dtype): dtype.bits for dtype in DType}
+ITEM_BITS = np.array([_BY_CODE.get(code, 0) for code in range(max(DType) + 1)], np.int64)
+ITEM_BYTES = ITEM_BITS // 8
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from npurt import numerics
 from npurt.abi.bytecode import ArgMode, Op
 from npurt.abi.dtypes import DType
 from npurt.shave import ProgramBuilder, Register, parse, prepare
@@ -132,7 +133,15 @@ def test_every_opcode_is_tested_or_moves_data():
     seen = {case[0] for case in ELEMENTWISE} | {case[0] for case in REDUCTIONS}
     rest = {Op.LOAD, Op.STORE, Op.CONST, Op.IOTA, Op.SCALAR, Op.COPY, Op.RESHAPE, Op.TRANSPOSE, Op.SLICE, Op.CONCAT}
     assert set(RULES) == set(Op)
-    assert seen | rest | {Op.CAST, Op.TAKE, Op.CUMSUM} == set(Op)
+    assert seen | rest | {Op.CAST, Op.TAKE, Op.CUMSUM, Op.UNPACK} == set(Op)
+
+
+@pytest.mark.parametrize("dtype", [d for d in DType if d not in (DType.BOOL, DType.I64)], ids=lambda d: d.label)
+def test_unpack_reads_bytes_as_load_does(dtype: DType):
+    data = np.random.default_rng(3).integers(0, 256, (3, 8)).astype(np.int32)
+    got = run(lambda b, r: b.unpack(r, dtype), data)
+    np.testing.assert_array_equal(got, numerics.unpack(data, dtype).astype(got.dtype))
+    assert got.shape == (3, 64 // dtype.bits)
 
 
 def test_moves():

@@ -86,6 +86,16 @@ def graph() -> TaskGraph:
                 (scalar,),
             ),
             Task(
+                "dpu",
+                MmaOp(codes=DType.U4, zero=8, scales=True, group=8),
+                (
+                    view(tile, DType.F16, (16, 16)),
+                    view(tile, DType.U8, (8, 8), 512, (16, 1)),
+                    view(tile, DType.F16, (8, 2), 520, (16, 2)),
+                ),
+                (view(tile, DType.F32, (16, 8)),),
+            ),
+            Task(
                 "shave",
                 CallOp("soft max", program(), call_args),
                 (view(tile, DType.F16, (4, 8)), view(step, DType.I32, (1,))),

@@ -75,7 +75,7 @@ def test_any_text_is_one_word(text: str) -> None:
 
 HEAD = "entry main rows 0 capacity 0\nbuffer a cmx local 64\n"
 ARGUMENT = "expected: arg 0 in|out|inout TYPE[SHAPE] stride [BYTES] (step BYTES), or arg 0 scalar i32"
-TYPES = "f32, f16, bf16, i32, i8, u8, bool, i64"
+TYPES = "f32, f16, bf16, i32, i8, u8, bool, i64, i4, u4, e4m3, e5m2, e2m1, e8m0, u2"
 ERRORS = [
     ("", "line 1: there is no entry line"),
     (

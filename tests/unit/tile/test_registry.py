@@ -9,6 +9,8 @@ import pytest
 
 from npuc import tile as t
 from npukernels import registry
+from npukernels.codes import Row
+from tests.support.codes import random_rows
 from tests.support.kernels import run_both, types_of
 
 RNG = np.random.default_rng(23)
@@ -23,6 +25,7 @@ def gated(a: t.Tile, b: t.Tile) -> t.Tile:
     return a * t.sigmoid(a) * b
 
 
+ROW = Row(48, t.u4, 16, 8, t.f16)
 OUT = np.zeros((20, 36), np.float16)
 NEW = [normal(4, 3, 8), normal(2, 3, 8), normal(2, 3, 8)]
 HEADS = [*NEW, normal(2, 40, 8), normal(2, 40, 8), np.zeros((4, 3, 8), np.float16)]
@@ -30,6 +33,11 @@ CASES: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
     "matmul": ([normal(20, 48), normal(36, 48), OUT], {}),
     "matmul_bias": ([normal(20, 48), normal(36, 48), OUT, normal(36, 2, dtype=np.float32)], {}),
     "matmul_pair": ([normal(20, 48), normal(36, 48), normal(36, 48), OUT], {"epilogue": gated}),
+    "matmul_codes": ([normal(20, 48), random_rows(36, ROW)[0], OUT], {"row": ROW}),
+    "matmul_codes_pair": (
+        [normal(20, 48), random_rows(36, ROW)[0], random_rows(36, ROW, 1)[0], OUT],
+        {"row": ROW, "epilogue": gated},
+    ),
     "bmm_nk": ([normal(3, 5, 8), normal(3, 20, 8), np.zeros((3, 5, 20), np.float16)], {}),
     "bmm_kn": ([normal(3, 5, 8), normal(3, 8, 20), np.zeros((3, 5, 20), np.float16)], {}),
     "map": ([normal(5, 7), normal(1, 7), np.zeros((5, 7), np.float16)], {"fn": gated}),
@@ -44,6 +52,10 @@ CASES: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
     "rotary": ([normal(4, 3, 8), normal(3, 4), normal(3, 4), np.zeros((4, 3, 8), np.float16)], {"rotary_dim": 8}),
     "attention": (HEADS, {"scale": 0.35}),
     "gather_rows": ([normal(9, 4), np.array([3, 0, 8, 8, 1], np.int32), np.zeros((5, 4), np.float16)], {}),
+    "gather_codes": (
+        [random_rows(9, ROW)[0], np.array([3, 0, 8, 9, 1], np.int32), np.zeros((5, 48), np.float16)],
+        {"row": ROW},
+    ),
     "append_rows": ([normal(3, 3, 4), normal(3, 9, 4)], {}),
     "step_rows": ([normal(9, 4), np.zeros((3, 4), np.float16)], {}),
 }
