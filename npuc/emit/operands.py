@@ -9,13 +9,14 @@ from typing import Any
 from npuc.emit.bases import STEP, STEP_FIELDS, BaseTable
 from npuc.emit.errors import EmitError
 from npuc.emit.pool import ConstPlan
-from npuc.tasks.graph import Buffer, CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, Role, Task
+from npuc.tasks.graph import Buffer, CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, Role, ScatterOp, Task
 from npurt.abi.blob import Reloc
 from npurt.abi.dtypes import DType
 from npurt.abi.records import MAX_RANK, NO_BASE, DmaOp, DpuFlag, Predicate, Queue
 
 Row = tuple[Any, ...]
 NO_CONST = -1
+MAX_FLAG_OFFSET = 2**31 - 1
 _NOTHING = (NO_BASE, 0, NO_CONST)
 _PREDICATES = {"n_past": Predicate.PAST_GT, "n_new": Predicate.NEW_GT}
 
@@ -46,23 +47,39 @@ class Locate:
         return EmitError(f"entry {self.entry}, node {origin.node}, kernel {origin.kernel}{list(origin.coord)}: {what}")
 
 
-def predicate(task: Task) -> tuple[int, int]:
-    """pred and pred_value."""
-    if task.when is None:
-        return Predicate.ALWAYS, 0
-    return _PREDICATES[task.when.field], task.when.above
+def predicate(task: Task, locate: Locate) -> tuple[int, int, int]:
+    """pred, pred_value and pred_base. EmitError where a record cannot say it."""
+    if task.flag is None:
+        return (Predicate.ALWAYS, 0, 0) if task.when is None else (_PREDICATES[task.when.field], task.when.above, 0)
+    if task.when is not None or len(task.flag.reads) != 1:
+        raise locate.refuse(
+            task, f"{len(task.flag.reads)} flags{'' if task.when is None else ' and a step predicate'}, "
+            "a record has one predicate"
+        )  # fmt: skip
+    flag = task.reads[task.flag.reads[0]]
+    base, offset, const = locate(flag)
+    if flag.dtype is not DType.I32 or flag.elements != 1 or const != NO_CONST or offset > MAX_FLAG_OFFSET:
+        raise locate.refuse(
+            task, f"the flag {flag.dtype.label}{list(flag.shape)} at byte {offset} of {flag.buffer.name}: "
+            "one int32 in the first 2 GiB of memory that tasks write was expected"
+        )  # fmt: skip
+    return Predicate.FLAG_NZ if task.flag.taken else Predicate.FLAG_Z, offset, base
 
 
-def dma_row(task: Task, op: CopyOp | FillOp | GatherOp, queue: Queue, locate: Locate) -> tuple[Row, tuple[int, ...]]:
+Move = CopyOp | FillOp | GatherOp | ScatterOp
+
+
+def dma_row(task: Task, op: Move, queue: Queue, locate: Locate) -> tuple[Row, tuple[int, ...]]:
     """Fields of DMA before the barriers, and the constants of src, dst and index.
 
-    A step-dependent field holds its value for a step field of 0. The gathered dimension of a GATHER is row_dim.
+    A step-dependent field holds its value for a step field of 0. size: what is moved; the side whose rows are chosen
+    has index_bound rows.
     """
     dst = task.writes[0]
     rank = dst.rank
     if rank > MAX_RANK or any(region.rank > MAX_RANK for region in task.reads):
         raise locate.refuse(task, f"a copy of rank {rank}, a DMA record has {MAX_RANK} dimensions")
-    size = _places(dst.shape, 1)
+    size = _places(task.reads[0].shape if isinstance(op, ScatterOp) else dst.shape, 1)
     src_base, src_offset, src_const = _NOTHING
     index_base, index_offset, index_const = _NOTHING
     src_type, src_stride = DType(dst.dtype), (0,) * MAX_RANK
@@ -74,18 +91,14 @@ def dma_row(task: Task, op: CopyOp | FillOp | GatherOp, queue: Queue, locate: Lo
         src = task.reads[0]
         src_base, src_offset, src_const = locate(src)
         src_type, src_stride = src.dtype, _places(src.stride, 0)
-        if isinstance(op, GatherOp):
-            code, index_bound = DmaOp.GATHER, op.bound
-            index = task.reads[1]
-            if src.shape[1:] != dst.shape[1:] or index.shape != dst.shape[:1] or not _adjacent(index):
-                raise locate.refuse(
-                    task, f"gather of {list(src.shape)} by index {list(index.shape)} into {list(dst.shape)}: "
-                    "rows must agree and the index must be a contiguous vector"
-                )  # fmt: skip
-            index_base, index_offset, index_const = locate(index)
+        if isinstance(op, (GatherOp, ScatterOp)):
+            code, index_bound = DmaOp.GATHER if isinstance(op, GatherOp) else DmaOp.SCATTER, op.bound
+            row_dim += op.row_dim
+            index_base, index_offset, index_const = locate(_index(task, op, locate))
         else:
             code = DmaOp.COPY
-            if len(task.reads) != 1 or len(task.writes) != 1:
+            flags = 0 if task.flag is None else len(task.flag.reads)
+            if len(task.reads) - flags != 1 or len(task.writes) != 1:
                 raise locate.refuse(task, f"a copy of {len(task.writes)} regions at once, a DMA record holds one")
             if src.shape != dst.shape:
                 raise locate.refuse(task, f"copy of {list(src.shape)} to {list(dst.shape)}: shapes must be equal")
@@ -97,12 +110,27 @@ def dma_row(task: Task, op: CopyOp | FillOp | GatherOp, queue: Queue, locate: Lo
     if not (isinstance(op, CopyOp) and op.valid is not None):
         valid = size[row_dim]
     dst_base, dst_offset, dst_const = locate(dst)
-    pred, pred_value = predicate(task)
+    pred, pred_value, pred_base = predicate(task, locate)
     row = (
-        code, queue, row_dim, pred, src_type, dst.dtype, 0, pred_value, src_base, dst_base, index_base,
+        code, queue, row_dim, pred, src_type, dst.dtype, 0, pred_value, pred_base, src_base, dst_base, index_base,
         src_offset, dst_offset, index_offset, size, src_stride, _places(dst.stride, 0), valid, index_bound, fill,
     )  # fmt: skip
     return row, (src_const, dst_const, index_const)
+
+
+def _index(task: Task, op: GatherOp | ScatterOp, locate: Locate) -> Region:
+    """The index vector. EmitError where it does not fit the rows on both sides."""
+    src, dst, index = task.reads[0], task.writes[0], task.reads[1]
+    moved = dst if isinstance(op, GatherOp) else src
+    chosen = (*moved.shape[: op.row_dim], op.bound, *moved.shape[op.row_dim + 1 :])
+    word = "gather" if isinstance(op, GatherOp) else "scatter"
+    fits = {src.shape, dst.shape} <= {moved.shape, chosen} and (src.shape if moved is dst else dst.shape) == chosen
+    if not fits or index.shape != moved.shape[op.row_dim : op.row_dim + 1] or not _adjacent(index):
+        raise locate.refuse(
+            task, f"{word} of {list(src.shape)} by index {list(index.shape)} into {list(dst.shape)}: "
+            "rows must agree and the index must be a contiguous vector"
+        )  # fmt: skip
+    return index
 
 
 def step_patches(task: Task) -> Iterator[tuple[int, str, int]]:
@@ -149,9 +177,9 @@ def dpu_row(task: Task, op: MmaOp, locate: Locate) -> tuple[Row, tuple[int, ...]
         flags |= DpuFlag.CLAMP
     (a_base, a_offset, a_const), (b_base, b_offset, b_const) = locate(a), locate(b)
     c_base, c_offset, c_const = locate(c)
-    pred, pred_value = predicate(task)
     record = (
-        flags, a.dtype, b_type, c.dtype, pred, scale_type, op.zero, pred_value, a_base, b_base, c_base, table_base,
+        flags, a.dtype, b_type, c.dtype, *predicate(task, locate), scale_type, op.zero,
+        a_base, b_base, c_base, table_base,
         a_offset, b_offset, c_offset, table_offset, batch, m, n, k, a.stride[-2], b.stride[-2], c.stride[-2],
         _batch_stride(a), _batch_stride(b), _batch_stride(c), op.scale, clamp_lo, clamp_hi, op.group, table_stride,
     )  # fmt: skip

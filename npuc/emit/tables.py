@@ -94,15 +94,18 @@ def build_tables(
         locate = Locate(bases, consts, program.offsets, program.entry)
         for i, task in enumerate(program.tasks):
             queue = _queue(task, program.queues[i], program.entry)
-            if task.flag is not None:
-                raise locate.refuse(task, "a device predicate, which no record of this version can hold")
             sync = _sync(program.sync[i], task.origin, names)
             if isinstance(task.op, MmaOp):
                 row, refs = dpu_row(task, task.op, locate)
                 out = dpu
             elif isinstance(task.op, CallOp):
                 argument_rows, argument_refs = shave_args(task, task.op, locate)
-                row = (text.kernel(task.op.name, task.op.code), len(args.rows), len(argument_rows), *predicate(task))
+                row = (
+                    text.kernel(task.op.name, task.op.code),
+                    len(args.rows),
+                    len(argument_rows),
+                    *predicate(task, locate),
+                )
                 args.rows += argument_rows
                 args.consts += argument_refs
                 refs, out = (), shave

@@ -19,7 +19,7 @@ from npuc.report.rows import Record
 from npuc.report.tensors import LABELS, tensor_text
 from npurt.abi import blob
 from npurt.abi.blob import Reloc
-from npurt.abi.records import DMA, NO_BASE, BaseKind, DmaOp, DpuFlag, Predicate, Step
+from npurt.abi.records import DMA, FLAGS, NO_BASE, BaseKind, DmaOp, DpuFlag, Predicate, Step
 from npurt.elf import Symbol
 
 VALUE, AT = "\0", "\1"
@@ -146,8 +146,13 @@ class Describer:
                 index, index_values = self._operand(r["index_base"], r["index_offset"], bindings)
                 values = values[: len(src_values)] + index_values + values[len(src_values) :]
                 text = f"gather {src} by {index} below {r['index_bound']} -> {dst}"
+                text += _along(r, first)
+            elif op is DmaOp.SCATTER:
+                index, index_values = self._operand(r["index_base"], r["index_offset"], bindings)
+                values = values[: len(src_values)] + index_values + values[len(src_values) :]
+                text = f"scatter {src} by {index} below {r['index_bound']} -> {dst}{_along(r, first)}"
         patched, patch_values = self._step_text(row, r, first)
-        predicate, predicate_values = _predicate(r)
+        predicate, predicate_values = self._predicate(r, bindings)
         return Described(text + patched + predicate, values + patch_values + predicate_values)
 
     def _step_text(self, row: int, r: Record, first: int) -> tuple[str, tuple[int, ...]]:
@@ -191,7 +196,7 @@ class Describer:
             text, values = f"{text} scales {place} {kind}{group}", values + place_values
         if flags & DpuFlag.CLAMP:
             text += f" clamp {r['clamp_lo']:.9g}..{r['clamp_hi']:.9g}"
-        predicate, predicate_values = _predicate(r)
+        predicate, predicate_values = self._predicate(r, bindings)
         return Described(text + predicate, values + predicate_values)
 
     def _shave(self, row: int, r: Record, bindings: Bindings) -> Described:
@@ -201,20 +206,28 @@ class Describer:
             place, place_values = (VALUE, (scalar,)) if base == NO_BASE else self._operand(base, offset, bindings)
             words.append(place)
             values += place_values
-        predicate, predicate_values = _predicate(r)
+        predicate, predicate_values = self._predicate(r, bindings)
         return Described(f"call {self.programs[r['kernel']]}({', '.join(words)}){predicate}", values + predicate_values)
+
+    def _predicate(self, r: Record, bindings: Bindings) -> tuple[str, tuple[int, ...]]:
+        code = Predicate(r["pred"])
+        if code is Predicate.ALWAYS:
+            return "", ()
+        if code in FLAGS:
+            flag, values = self._operand(r["pred_base"], r["pred_value"], bindings)
+            return f" when {flag} {'!=' if code is Predicate.FLAG_NZ else '=='} 0", values
+        return f" when {'n_past' if code is Predicate.PAST_GT else 'n_new'}>{VALUE}", (r["pred_value"],)
+
+
+def _along(r: Record, first: int) -> str:
+    """The dimension whose indices are chosen, where it is not the outermost that counts."""
+    return f" along {r['row_dim'] - first}" if r["row_dim"] > first else ""
 
 
 def _port_name(symbol: str) -> str:
     """``in.x`` of ``generate.512.in.x``: an entry's own ports need no entry name."""
     way = min((i for i in (symbol.find(".in."), symbol.find(".out.")) if i >= 0), default=-1)
     return symbol[way + 1 :]
-
-
-def _predicate(r: Record) -> tuple[str, tuple[int, ...]]:
-    if r["pred"] == Predicate.ALWAYS:
-        return "", ()
-    return f" when {'n_past' if r['pred'] == Predicate.PAST_GT else 'n_new'}>{VALUE}", (r["pred_value"],)
 
 
 def _symbol(symbols: Sequence[Symbol], index: int) -> str:

@@ -78,7 +78,11 @@ _SYNC = {
     "start_after": "barriers of the entry that must have been programmed before it starts",
     "node": "name of the graph node in `.npu.names`; 0xFFFFFFFF: none",
 }
-_PREDICATE = {"pred": "Predicate", "pred_value": "what the step field is compared with"}
+_PREDICATE = {
+    "pred": "Predicate",
+    "pred_value": "what the step field is compared with; of FLAG_NZ and FLAG_Z the flag's bytes from its base",
+    "pred_base": "base row of the flag; 0 for other predicates",
+}
 
 MEANING: dict[str, dict[str, str]] = {
     "ENTRY": {
@@ -113,14 +117,14 @@ MEANING: dict[str, dict[str, str]] = {
     "DMA": {
         "op": "DmaOp",
         "queue": "Queue, 0 or 1",
-        "row_dim": "dimension that `valid`, shifts and GATHER mean",
+        "row_dim": "dimension that `valid`, shifts, GATHER and SCATTER mean",
         **_PREDICATE,
         "src_type": "DType; of FILL that of the destination",
         "dst_type": "DType",
         "pad_": "0",
         "src_base": "base row; 0xFFFFFFFF for FILL",
         "dst_base": "base row",
-        "index_base": "base row of the index vector; 0xFFFFFFFF but for GATHER",
+        "index_base": "base row of the index vector; 0xFFFFFFFF but for GATHER and SCATTER",
         "src_offset": "bytes from the base to the first element",
         "dst_offset": "bytes from the base to the first element",
         "index_offset": "bytes from the base to the first index",
@@ -128,7 +132,7 @@ MEANING: dict[str, dict[str, str]] = {
         "src_stride": "bytes between neighbours of each dimension",
         "dst_stride": "bytes between neighbours of each dimension",
         "valid": "indices of `row_dim` that are read; all where nothing is cut",
-        "index_bound": "GATHER: rows of the source",
+        "index_bound": "GATHER: rows of the source; SCATTER: of the destination",
         "fill": "FILL: the element's bits",
         **_SYNC,
     },

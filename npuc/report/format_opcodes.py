@@ -69,6 +69,8 @@ MEANING: dict[Op, str] = {
     Op.ARGMAX: "index of the largest along axis, the lowest of a tie",
     Op.ARGMIN: "index of the smallest along axis, the lowest of a tie",
     Op.CUMSUM: "running sums along axis, each with its own element",
+    Op.TOPK: "the largest along axis in falling order, NaN above all; of a tie the lowest index first",
+    Op.TOPK_INDEX: "where the elements of TOPK stand along axis",
 }
 
 _KINDS = {"r": "register", "a": "argument"}

@@ -68,8 +68,10 @@ def accesses_of(image: Image, entry: Entry) -> Iterator[Access]:
 
     dma = tables.dma[entry.dma.start : entry.dma.stop]
     tasks = np.arange(len(dma))
-    reach = dma["size"].astype(np.int64) - 1
-    for side, writes in (("src", False), ("dst", True)):
+    for side, writes, chooses in (("src", False, DmaOp.GATHER), ("dst", True, DmaOp.SCATTER)):
+        reach = dma["size"].astype(np.int64) - 1
+        rows = reach[tasks, dma["row_dim"]]
+        reach[tasks, dma["row_dim"]] = np.where(dma["op"] == chooses, dma["index_bound"].astype(np.int64) - 1, rows)
         size = (reach * dma[f"{side}_stride"]).sum(1) + ITEM_BYTES[dma[f"{side}_type"]]
         base = np.where(dma["op"] == DmaOp.FILL, NO_BASE, dma["src_base"]) if side == "src" else dma["dst_base"]
         yield from pages(tasks, base, dma[f"{side}_offset"].astype(np.int64), size, writes)

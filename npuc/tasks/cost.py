@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from npuc.tasks.graph import CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, Task
+from npuc.tasks.graph import CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, ScatterOp, Task
 from npuc.tasks.program import EntryProgram
 from npurt.exec.barriers import Sync
 from npurt.shave.program import parse
@@ -115,13 +115,18 @@ def _moves(tasks: Sequence[Task], step: Mapping[str, int], target: Target) -> Mo
     for task in tasks:
         sink = task.writes[0]
         source = sink if isinstance(task.op, FillOp) else task.reads[0]
-        size, valid = list(sink.shape), list(sink.shape)
+        op = task.op
+        moved = source if isinstance(op, ScatterOp) else sink
+        size, valid = list(moved.shape), list(moved.shape)
         if isinstance(task.op, CopyOp) and task.op.valid is not None:
             extent = step[task.op.valid.field] + task.op.valid.add
             valid[task.op.row_dim] = min(max(extent, 0), size[task.op.row_dim])
-        strides = _strides(source, sink), sink.stride
+        strides = [source.stride, sink.stride]
+        if isinstance(op, (GatherOp, ScatterOp)):  # of rows chosen one by one no two touch
+            side = int(isinstance(op, ScatterOp))
+            strides[side] = (*strides[side][: op.row_dim], -1, *strides[side][op.row_dim + 1 :])
         views.append((_padded(size, rank, 1), _padded(valid, rank, 1), *(_padded(each, rank, 0) for each in strides)))
-        gathered = sink.shape[0] if isinstance(task.op, GatherOp) else 0
+        gathered = moved.shape[op.row_dim] if isinstance(op, (GatherOp, ScatterOp)) else 0
         route = routes.setdefault(_route(task, source, sink, target), len(routes))
         has_source, clears = not isinstance(task.op, FillOp), sink.buffer.memory != "ddr"
         rows.append((source.dtype.nbytes, sink.dtype.nbytes, has_source, clears, gathered, route))
@@ -131,11 +136,6 @@ def _moves(tasks: Sequence[Task], step: Mapping[str, int], target: Target) -> Mo
         size_, valid_, source_stride, sink_stride, source_item, sink_item, with_source.astype(np.bool_),
         clearing.astype(np.bool_), gathers, numbers, tuple(routes),
     )  # fmt: skip
-
-
-def _strides(source: Region, sink: Region) -> Sequence[int]:
-    """The source's; of a gather's, whose rows are chosen one by one, no two rows touch."""
-    return source.stride if source.shape == sink.shape else (-1, *source.stride[1:])
 
 
 def _route(task: Task, source: Region, sink: Region, target: Target) -> Route:

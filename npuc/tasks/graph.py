@@ -157,9 +157,20 @@ class FillOp:
 
 @dataclass(frozen=True, slots=True)
 class GatherOp:
-    """writes[0][r] = reads[0][index[r]], with the int32 index in reads[1]; outside [0, bound) the row is zero."""
+    """writes[0][r] = reads[0][index[r]] along dimension `row_dim`, with the int32 index in reads[1]; outside [0, bound)
+    the row is zero."""
 
     bound: int
+    row_dim: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ScatterOp:
+    """writes[0][index[r]] = reads[0][r] along dimension `row_dim`, with the int32 index in reads[1], in rising order
+    of r; outside [0, bound) the row is skipped."""
+
+    bound: int
+    row_dim: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +204,7 @@ class CallOp:
     args: tuple[tuple[str, int | str], ...]
 
 
-TaskOp = CopyOp | FillOp | GatherOp | MmaOp | CallOp
+TaskOp = CopyOp | FillOp | GatherOp | ScatterOp | MmaOp | CallOp
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from npuc.tasks.graph import (
     Origin,
     Region,
     Role,
+    ScatterOp,
     StepValue,
     Task,
     TaskGraph,
@@ -187,9 +188,11 @@ class _Reader:
             return CopyOp(row_dim, valid, shift_src, shift_dst, cursor.name() if cursor.accept("layout") else "")
         if kind == "fill":
             return FillOp(cursor.integer())
-        if kind == "gather":
+        if kind in ("gather", "scatter"):
             cursor.expect("bound")
-            return GatherOp(cursor.integer())
+            bound = cursor.integer()
+            row_dim = cursor.integer() if cursor.accept("row_dim") else 0
+            return (GatherOp if kind == "gather" else ScatterOp)(bound, row_dim)
         if kind == "call":
             name, label = cursor.name(), cursor.name()
             if label not in self.codes:
@@ -204,7 +207,7 @@ class _Reader:
             scales = cursor.accept("scales")
             group = cursor.integer() if scales else 0
             return MmaOp(accumulate, b_kn, table, scale, clamp, codes, zero, scales, group)
-        raise cursor.error(f"{kind} is no operation; there are copy, fill, gather, mma, call")
+        raise cursor.error(f"{kind} is no operation; there are copy, fill, gather, scatter, mma, call")
 
     def _regions(self, cursor: Cursor, end: str) -> tuple[Region, ...]:
         """Regions up to the mark `end`; the end of the line serves for ';'."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from npuc.tasks.graph import Buffer, CopyOp, GatherOp, Task
+from npuc.tasks.graph import Buffer, CopyOp, GatherOp, ScatterOp, Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,9 @@ class EntryProgram:
         """Bytes that the tasks read from and write to DDR where every row is valid and every predicate holds."""
         total = 0
         for task in self.tasks:
+            if isinstance(task.op, ScatterOp):  # its rows, of all those it may choose from
+                total += task.reads[0].nbytes if task.writes[0].buffer.memory == "ddr" else 0
+                continue
             total += sum(region.nbytes for region in task.writes if region.buffer.memory == "ddr")
             if isinstance(task.op, CopyOp):
                 total += sum(region.nbytes for region in task.reads if region.buffer.memory == "ddr")

@@ -26,6 +26,7 @@ from npuc.tasks.graph import (
     FillOp,
     GatherOp,
     Region,
+    ScatterOp,
     Task,
     TaskGraph,
     TaskOp,
@@ -116,8 +117,9 @@ def _op(op: TaskOp, labels: dict[bytes, str]) -> list[str]:
         return words
     if isinstance(op, FillOp):
         return ["fill", f"{op.bits:#x}"]
-    if isinstance(op, GatherOp):
-        return ["gather", f"bound {op.bound}"]
+    if isinstance(op, (GatherOp, ScatterOp)):
+        words = ["gather" if isinstance(op, GatherOp) else "scatter", f"bound {op.bound}"]
+        return [*words, f"row_dim {op.row_dim}"] if op.row_dim else words
     if isinstance(op, CallOp):
         args = " ".join(_argument(kind, value) for kind, value in op.args)
         return ["call", word(op.name), labels[op.code], f"({args})"]

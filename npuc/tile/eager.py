@@ -14,17 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from npuc.tile.affine import Affine, Condition, Index
+from npuc.tile.affine import Affine, Index
 from npuc.tile.arrays import Array
 from npuc.tile.errors import KernelError, Loc, refused
 from npuc.tile.fragment import add_instruction
 from npuc.tile.trace import (
+    AnyCondition,
     Fill,
+    FlagCondition,
     Gather,
     Load,
     Memory,
     Mma,
     Scalar,
+    Scatter,
     Store,
     TraceOp,
     Value,
@@ -125,9 +128,12 @@ class EagerExecutor:
         return self._predicated
 
     @contextmanager
-    def predicate(self, condition: Condition) -> Iterator[None]:
+    def predicate(self, condition: AnyCondition) -> Iterator[None]:
         """The block always runs in Python; where the condition fails, what it stores and adds is dropped."""
-        self._acts = self._step[condition.field] > condition.above.at(self._pids)
+        if isinstance(condition, FlagCondition):
+            self._acts = bool(self._values[condition.flag.id].any()) == condition.taken
+        else:
+            self._acts = self._step[condition.field] > condition.above.at(self._pids)
         self._predicated = True
         yield
         self._acts, self._predicated = True, False
@@ -140,6 +146,8 @@ class EagerExecutor:
                 self._store(op)
             case Gather():
                 self._values[op.out.id] = self._gather(op)
+            case Scatter():
+                self._scatter(op)
             case Mma():
                 self._mma(op)
             case Fill():
@@ -181,12 +189,28 @@ class EagerExecutor:
             kept = values[(slice(None),) * op.axis + (slice(0, extent),)] if op.value.shape else values
             part[...] = numerics.store(kept, op.memory.type.dtype)
 
+    def _rows(self, op: Gather | Scatter, shape: tuple[int, ...]) -> tuple[NDArray, NDArray, NDArray]:
+        """The part of the array with all its rows, row numbers [n], and which of them exist [n]; rows come first."""
+        starts = [first.at(self._pids) for first in op.index]
+        part = tuple(
+            slice(None) if d == op.axis else slice(start, start + size)
+            for d, (start, size) in enumerate(zip(starts, shape, strict=True))
+        )
+        table = np.moveaxis(self._memory(op.memory)[part], op.axis, 0)
+        rows = self._values[op.rows.id].reshape(-1)
+        return table, rows, (rows >= 0) & (rows < table.shape[0])
+
     def _gather(self, op: Gather) -> NDArray:
-        table, rows = self._memory(op.memory), self._values[op.rows.id]
-        inside = (rows >= 0) & (rows < table.shape[0])
+        table, rows, inside = self._rows(op, op.out.shape)
         out = np.zeros(op.out.shape, numerics.COMPUTE[op.out.dtype])
-        out[inside] = numerics.load(table[rows[inside]], op.out.dtype)
+        np.moveaxis(out, op.axis, 0)[inside] = numerics.load(table[rows[inside]], op.out.dtype)
         return out
+
+    def _scatter(self, op: Scatter) -> None:
+        table, rows, inside = self._rows(op, op.value.shape)
+        values = np.moveaxis(numerics.store(self._values[op.value.id], op.memory.type.dtype), op.axis, 0)
+        for place in np.flatnonzero(inside) if self._acts else ():
+            table[rows[place]] = values[place]
 
     def _mma(self, op: Mma) -> None:
         table = None if op.table is None else self._values[op.table.id]

@@ -9,7 +9,7 @@ import numpy as np
 
 from npuc.tile.affine import Affine
 from npuc.tile.errors import Loc
-from npuc.tile.trace import Scalar, Value, Vector
+from npuc.tile.trace import Scalar, Store, Value, Vector
 from npuc.tile.types import register_type
 from npuc.tile.views import View
 from npurt.abi.bytecode import ArgMode, Op
@@ -96,6 +96,15 @@ class Fragment:
         return self._once((kind, str(value)), make)
 
 
+@dataclass(frozen=True, slots=True)
+class PendingStore:
+    """A transfer that waits for the open fragment to write its source."""
+
+    value: Value
+    destination: View
+    store: Store
+
+
 def add_instruction(program: ProgramBuilder, op: Vector, operands: Sequence[Register]) -> Register:
     """Appends one vector operation to a program."""
     shape, dtype = op.out.shape, register_type(op.out.dtype)
@@ -125,6 +134,8 @@ def add_instruction(program: ProgramBuilder, op: Vector, operands: Sequence[Regi
             return program.cast(operands[0], dtype)
         case Op.CUMSUM:
             return program.cumsum(operands[0], op.axis)
+        case Op.TOPK | Op.TOPK_INDEX:
+            return program.topk(op.op, operands[0], op.axis, shape[op.axis])
     if op.op in REDUCTIONS:
         return program.reduce(op.op, operands[0], op.axis)
     return program.op(op.op, *operands)

@@ -59,6 +59,7 @@ class _Stamp:
             tuple([operand.region(pids, places) for operand in self.writes]),
             Origin(origin.entry, origin.node, origin.kernel, origin.coord + pids, task.stage),
             None if task.when is None else When(task.when.field, task.when.above.at(pids)),
+            task.flag,
         )
 
 

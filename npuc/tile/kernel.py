@@ -18,8 +18,9 @@ from npuc.tile.errors import KernelError
 from npuc.tile.instantiate import Stamper
 from npuc.tile.lower import lower
 from npuc.tile.plan import Plan, plan
+from npuc.tile.record import grid_of, record
 from npuc.tile.template import Template
-from npuc.tile.trace import Memory, grid_of, record
+from npuc.tile.trace import Memory
 from npuc.tile.types import ArrayType
 
 Ranges = tuple[tuple[int, int], ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuc.tile.trace import Fill, Mma, Recorded, Store, TraceOp, operands
+from npuc.tile.trace import Fill, FlagCondition, Mma, Recorded, Scatter, Store, TraceOp, Value, operands
 
 Uses = dict[int, list[int]]
 
@@ -15,19 +15,25 @@ def live_operations(ops: Sequence[Recorded]) -> tuple[list[Recorded], Uses]:
     kept: list[Recorded] = []
     for recorded in reversed(ops):
         if _has_effect(recorded.op) or _result(recorded.op) in needed:
-            needed.update(value.id for value in operands(recorded.op))
+            needed.update(value.id for value in _read(recorded))
             kept.append(recorded)
     kept.reverse()
     uses: Uses = {}
     for position, recorded in enumerate(kept):
-        for value in operands(recorded.op):
+        for value in _read(recorded):
             uses.setdefault(value.id, []).append(position)
     return kept, uses
 
 
+def _read(recorded: Recorded) -> list[Value]:
+    """What an operation reads, and the flag that decides about it."""
+    flag = [recorded.when.flag] if isinstance(recorded.when, FlagCondition) else []
+    return [*operands(recorded.op), *flag]
+
+
 def _has_effect(op: TraceOp) -> bool:
-    return isinstance(op, (Store, Fill)) or (isinstance(op, Mma) and op.acc is not None)
+    return isinstance(op, (Store, Scatter, Fill)) or (isinstance(op, Mma) and op.acc is not None)
 
 
 def _result(op: TraceOp) -> int | None:
-    return None if isinstance(op, (Store, Fill)) or op.out is None else op.out.id
+    return None if isinstance(op, (Store, Scatter, Fill)) or op.out is None else op.out.id

@@ -8,39 +8,43 @@ when another engine needs a value from it or touches memory that it reads or wri
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from npuc.tasks import CallOp
 from npuc.tasks.graph import TaskOp
-from npuc.tile import moves, products
-from npuc.tile.affine import Affine, Condition
+from npuc.tile import flags, indexed_moves, moves, products
+from npuc.tile.affine import Affine
 from npuc.tile.conditions import Conditions
 from npuc.tile.errors import Loc
-from npuc.tile.fragment import Fragment
+from npuc.tile.fragment import Fragment, PendingStore
 from npuc.tile.liveness import live_operations
-from npuc.tile.template import SHAVE, LocalBuffer, TaskTemplate, Template
-from npuc.tile.trace import ClassTrace, Fill, Gather, Load, Memory, Mma, Scalar, Store, Value, Vector
+from npuc.tile.record import ClassTrace
+from npuc.tile.tasklist import TaskList
+from npuc.tile.template import SHAVE, LocalBuffer, Template
+from npuc.tile.trace import (
+    AnyCondition,
+    Fill,
+    FlagCondition,
+    Gather,
+    Load,
+    Memory,
+    Mma,
+    Scalar,
+    Scatter,
+    Store,
+    Value,
+    Vector,
+)
 from npuc.tile.types import ArrayType, dense_stride
 from npuc.tile.views import View
 from npurt.abi.dtypes import DType
-
-
-@dataclass(frozen=True, slots=True)
-class PendingStore:
-    """A transfer that waits for the open fragment to write its source."""
-
-    value: Value
-    destination: View
-    store: Store
 
 
 def lower(trace: ClassTrace, kernel: str, types: Sequence[ArrayType | None], names: Sequence[str]) -> Template:
     """The task template of one traced class of programs. types, names: of the kernel's array arguments."""
     lowering = Lowering(trace, kernel, types, names)
     lowering.run()
-    return Template(trace.ranges, tuple(lowering.tasks), tuple(lowering.buffers))
+    return Template(trace.ranges, tuple(lowering.tasks.tasks), tuple(lowering.buffers))
 
 
 class Lowering:
@@ -49,9 +53,8 @@ class Lowering:
     def __init__(self, trace: ClassTrace, kernel: str, types: Sequence[ArrayType | None], names: Sequence[str]) -> None:
         self.ops, self.uses = live_operations(trace.ops)
         self.kernel, self.types, self.names = kernel, types, names
-        self.tasks: list[TaskTemplate] = []
+        self.tasks = TaskList()
         self.buffers: list[LocalBuffer] = []
-        self.stages: Counter[str] = Counter()
         self.homes: dict[int, View] = {}
         self.transfers: dict[int, Load] = {}  # homes that are still in DDR: how to fetch them
         self.arrays: dict[int, Value] = {}  # values whose home is an array that a store may overwrite
@@ -62,7 +65,7 @@ class Lowering:
         self.pending: list[PendingStore] = []
         self.backing: dict[int, View] = {}  # values of the fragment that it has also stored whole
         self.folded: set[int] = set()  # positions done by an earlier task
-        self.when: Condition | None = None
+        self.when: AnyCondition | None = None
         self.position = 0
         self.locals = [self.buffer(f"local{m.slot}", m.type.dtype, m.type.shape, m.loc) for m in trace.locals]
 
@@ -70,8 +73,7 @@ class Lowering:
         for position, recorded in enumerate(self.ops):
             self.position = position
             if recorded.when is not self.when:
-                self.close()
-                self.when = recorded.when
+                self._enter(recorded.when)
             if position in self.folded:
                 continue
             match recorded.op:
@@ -80,7 +82,9 @@ class Lowering:
                 case Store() as op:
                     moves.lower_store(self, op)
                 case Gather() as op:
-                    moves.lower_gather(self, op)
+                    indexed_moves.lower_gather(self, op)
+                case Scatter() as op:
+                    indexed_moves.lower_scatter(self, op)
                 case Fill() as op:
                     moves.lower_fill(self, op)
                 case Mma() as op:
@@ -91,6 +95,16 @@ class Lowering:
                     self._vector(op)
         self.position = len(self.ops)
         self.close()
+
+    def _enter(self, when: AnyCondition | None) -> None:
+        """Ends what the previous condition covers; a flag is brought to memory before its block."""
+        if self.when is not None:
+            self.close()
+        self.when = self.tasks.flag = None
+        if isinstance(when, FlagCondition):
+            self.tasks.flag = flags.place(self, when)
+        self.close()
+        self.when = when
 
     # --- places
 
@@ -240,7 +254,7 @@ class Lowering:
         return view
 
     def _emit_call(self, fragment: Fragment) -> None:
-        number = self.stages["call"]
+        number = self.tasks.number("call")
         scalars = tuple((i, value) for i, (_, value) in enumerate(fragment.args) if isinstance(value, Affine))
         args = tuple((kind, 0 if isinstance(value, Affine) else value) for kind, value in fragment.args)
         op = CallOp(f"{self.kernel}.{number}", fragment.program.bytes(), args)
@@ -263,12 +277,7 @@ class Lowering:
 
     def append(self, engine: str, op: TaskOp, reads: Sequence[View], writes: Sequence[View], stage: str, loc: Loc,
                valid_add: Affine | None = None, scalars: tuple[tuple[int, Affine], ...] = ()) -> None:  # fmt: skip
-        number = self.stages[stage]
-        self.stages[stage] += 1
-        key = f"{stage}#{number}" if number else stage
-        self.tasks.append(
-            TaskTemplate(engine, op, tuple(reads), tuple(writes), key, loc, self.when, valid_add, scalars)
-        )
+        self.tasks.add(engine, op, reads, writes, stage, loc, self.when, valid_add, scalars)
 
     def _close_if_met(self, reads: Sequence[View], writes: Sequence[View]) -> None:
         if self.fragment is None:

@@ -1,4 +1,4 @@
-"""Loads, stores, gathers and fills as DMA tasks, or as no task where a tile can be read or written in place."""
+"""Loads, stores and fills as DMA tasks, or as no task where a tile can be read or written in place."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npuc.tasks import CopyOp, FillOp, GatherOp, StepValue
+from npuc.tasks import CopyOp, FillOp, StepValue
 from npuc.tile.errors import Loc
 from npuc.tile.template import IN, OUT
 from npuc.tile.trace import Fill, Gather, Load, Memory, Mma, Store, Value, Vector, touched
@@ -69,18 +69,6 @@ def lower_store(low: Lowering, op: Store) -> None:
     else:
         low.await_store(op.value, destination, op)
     low.close_if_done()
-
-
-def lower_gather(low: Lowering, op: Gather) -> None:
-    """Rows by index, one DMA."""
-    rows = adjacent(low, low.settle(op.rows, op.loc), "rows", op.loc)
-    table = low.view(op.memory)
-    name = low.name(op.memory)
-    target = stored_in_place(low, op.out, op.out.dtype, op.out.shape, (table, rows))
-    if target is None:
-        target = low.buffer(f"{name}{op.out.id}", op.out.dtype, op.out.shape, op.loc)
-        low.made_by_task(op.out, target)
-    low.emit(OUT if table.on_chip else IN, GatherOp(table.shape[0]), (table, rows), (target,), f"gather {name}", op.loc)
 
 
 def adjacent(low: Lowering, view: View, what: str, loc: Loc) -> View:

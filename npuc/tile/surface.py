@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from npuc.tile.affine import Affine, Condition, Index, SplitNeeded, affine
+from npuc.tile.affine import Condition, Index
 from npuc.tile.arrays import Accumulator, Array, load_part, store_part
 from npuc.tile.errors import KernelError, Loc, caller, refused
-from npuc.tile.tile import Tile, lift
-from npuc.tile.trace import Fill, Gather, Memory, Mma, current
+from npuc.tile.indexed import Place, gather_part, indexed_axis, plain_index, scatter_part
+from npuc.tile.parts import Valid, clip, memory_of, runtime_extent
+from npuc.tile.tile import Tile, cast, lift
+from npuc.tile.trace import Fill, FlagCondition, Mma, current
 from npuc.tile.types import dense, register_type
-from npuc.tile.vector import iota, where
+from npuc.tile.vector import iota, reshape, where
 from npurt.abi.dtypes import DType
 
 LOCAL_MEMORY = "cmx"
-
-Valid = tuple[int, Index]
 
 
 class _Step:
@@ -62,26 +63,48 @@ def range(*bounds: Index, stages: int = 1) -> Iterator[int]:
     return iter(builtins.range(*(int(bound) for bound in bounds)))
 
 
-def when(condition: Condition | bool) -> AbstractContextManager[None]:
-    """A block whose loads, products and stores act only where the condition on t.step holds.
+def when(condition: Condition | Tile | bool, *, taken: bool = True) -> AbstractContextManager[None]:
+    """A block whose loads, products and stores act only where the condition holds.
 
+    condition: on t.step, such as t.step.n_past > 64; or a flag, a bool or i32 tile of one element, which the device
+    looks at when it gets there: not 0 is true. taken: False for a block that acts where a flag is 0.
     A tile made inside may not be used outside (it may never have been computed): store it in scratch and load that.
+    What skipped stores would have written stays as it was.
     """
-    if not isinstance(condition, Condition):
-        raise refused("when() takes a condition on t.step, such as t.step.n_past > 64; use `if` for static values")
     if current().predicated:
         raise refused("when() blocks do not nest: a task has one predicate")
+    if isinstance(condition, Tile):
+        return current().predicate(FlagCondition(_flag(condition).value, taken))
+    if not isinstance(condition, Condition):
+        raise refused(
+            "when() takes a condition on t.step, such as t.step.n_past > 64, or a flag tile; use `if` for static values"
+        )
+    if not taken:
+        raise refused("taken=False goes with a flag tile; write the opposite condition on t.step")
     return current().predicate(condition)
 
 
-def load(array: Array, index: Sequence[Index], shape: Sequence[int], *, valid: Valid | None = None) -> Tile:
+def _flag(tile: Tile) -> Tile:
+    """The tile as an i32 of shape [], which is what a task's predicate reads."""
+    if math.prod(tile.shape) != 1 or tile.dtype not in (DType.BOOL, DType.I32):
+        raise refused(f"a flag is a bool or i32 tile of one element, got {tile!r}; reduce and compare first")
+    return reshape(cast(tile, DType.I32), ())
+
+
+def load(array: Array, index: Sequence[Place], shape: Sequence[int], *, valid: Valid | None = None) -> Tile:
     """The part of `array` of size `shape` that starts at element `index`, cut at the end of the array.
 
-    valid=(axis, rows): only the first `rows` (an expression of t.step) along `axis` exist, the rest is zero.
+    valid=(axis, rows): only the first `rows` (an expression of t.step) along `axis` exist, the rest is zero. One place
+    of `index` may be an i32 tile of rank 0 or 1: its numbers are the indices along that dimension, as many as `shape`
+    has there; a number outside the array gives zeros.
     """
-    memory = _memory_of(array, "load")
-    axis, rows = _extent(memory, valid, index)
-    start, size = _clip(memory, index, shape)
+    memory = memory_of(array, "load")
+    chosen = indexed_axis(index)
+    if chosen is not None:
+        return gather_part(memory, index, shape, chosen, valid)
+    begin = plain_index(index)
+    axis, rows = runtime_extent(memory, valid, begin)
+    start, size = clip(memory, begin, shape)
     if rows is None or not memory.type.on_chip:
         return load_part(memory, start, size, axis, rows)
     tile = load_part(memory, start, size, 0, None)  # on-chip arrays are read where they lie: mask instead of a cut copy
@@ -90,15 +113,20 @@ def load(array: Array, index: Sequence[Index], shape: Sequence[int], *, valid: V
     return masked.cast(tile.dtype) if tile.dtype.is_float else masked
 
 
-def store(array: Array, index: Sequence[Index], tile: Tile | Accumulator, *, valid: Valid | None = None) -> None:
+def store(array: Array, index: Sequence[Place], tile: Tile | Accumulator, *, valid: Valid | None = None) -> None:
     """Writes `tile` to the part of `array` that starts at `index`, rounded to the array's type.
 
-    valid=(axis, rows): only the first `rows` along `axis` are written.
+    valid=(axis, rows): only the first `rows` along `axis` are written. One place of `index` may be an i32 tile, as in
+    load(): a number outside the array is skipped, of equal numbers the last stays.
     """
-    memory = _memory_of(array, "store")
+    memory = memory_of(array, "store")
     tile = tile.read() if isinstance(tile, Accumulator) else tile
-    axis, rows = _extent(memory, valid, index)
-    start, size = _clip(memory, index, tile.shape)
+    chosen = indexed_axis(index)
+    if chosen is not None:
+        return scatter_part(memory, index, tile, chosen, valid)
+    begin = plain_index(index)
+    axis, rows = runtime_extent(memory, valid, begin)
+    start, size = clip(memory, begin, tile.shape)
     wanted = register_type(memory.type.dtype)
     if register_type(tile.dtype) is not wanted:
         how = "i64 is only copied" if DType.I64 in (wanted, tile.dtype) else f"cast it: .cast(t.{wanted.label})"
@@ -110,17 +138,27 @@ def store(array: Array, index: Sequence[Index], tile: Tile | Accumulator, *, val
 
 def clipped(array: Array, index: Sequence[Index], shape: Sequence[int]) -> tuple[int, ...]:
     """The static size of the part that load(array, index, shape) would give."""
-    return _clip(_memory_of(array, "clipped"), index, shape)[1]
+    return clip(memory_of(array, "clipped"), index, shape)[1]
 
 
 def gather(table: Array, rows: Tile) -> Tile:
     """out[r] = table[rows[r]] for an i32 tile of rank 1; a row number outside the table gives zeros."""
-    memory = _memory_of(table, "gather")
-    if rows.dtype is not DType.I32 or rows.rank != 1:
+    memory = memory_of(table, "gather")
+    if not isinstance(rows, Tile) or rows.dtype is not DType.I32 or rows.rank != 1:
         raise refused(f"gather needs an i32 tile of rank 1 as rows, got {rows!r}")
-    out = current().value(table.dtype, (rows.shape[0], *table.shape[1:]))
-    current().emit(Gather(out, memory, rows.value, caller()))
-    return Tile(out)
+    return gather_part(memory, (rows, *(0,) * (table.rank - 1)), (rows.shape[0], *table.shape[1:]), 0, None)
+
+
+def scatter(array: Array, rows: Tile, tile: Tile | Accumulator) -> None:
+    """array[rows[r]] = tile[r] for an i32 tile of rank 1, in rising order of r: of equal numbers the last stays.
+
+    A row number outside the array is skipped. tile: of the array's type, or both floats.
+    """
+    memory = memory_of(array, "scatter")
+    if not isinstance(rows, Tile) or rows.dtype is not DType.I32 or rows.rank != 1:
+        raise refused(f"scatter needs an i32 tile of rank 1 as rows, got {rows!r}")
+    tile = tile.read() if isinstance(tile, Accumulator) else tile
+    scatter_part(memory, (rows, *(0,) * (array.rank - 1)), tile, 0, None)
 
 
 def scratch(shape: Sequence[int], dtype: DType = DType.F32) -> Array:
@@ -197,64 +235,3 @@ def _product_shape(a: Tile, b: Tile, kn: bool, loc: Loc) -> tuple[int, ...]:
     if a.rank == b.rank == 2:
         return (a.shape[0], n)
     return (max(batches, default=1), a.shape[-2], n)
-
-
-def _memory_of(array: Array, what: str) -> Memory:
-    if not isinstance(array, Array):
-        raise refused(f"{what} takes an array argument or scratch first, got {type(array).__name__}")
-    return array.memory
-
-
-def _clip(memory: Memory, index: Sequence[Index], shape: Sequence[int]) -> tuple[tuple[Affine, ...], tuple[int, ...]]:
-    """Start and size of a part, cut at the array's end; equal sizes for the whole class of programs."""
-    type_ = memory.type
-    if len(index) != type_.rank or len(shape) != type_.rank:
-        raise refused(
-            f"{type_} needs an index and a shape of rank {type_.rank}, got {tuple(map(str, index))} and {tuple(shape)}"
-        )
-    starts, sizes = [], []
-    for dimension, (first, size, extent) in enumerate(zip(map(affine, index), shape, type_.shape, strict=True)):
-        low, high = first.without_step().range()
-        if low < 0 or (high >= extent and size > 0 and extent > 0) or size < 0:
-            raise refused(f"index {first} is outside dimension {dimension} of {type_}")
-        cut = int(size)
-        if first.step_field is None:
-            cut = min(size, extent - high)
-            if cut != min(size, extent - low):
-                raise SplitNeeded(
-                    next(
-                        term
-                        for term, _ in first.terms
-                        if isinstance(term, int) and first.bounds[term][0] != first.bounds[term][1]
-                    )
-                )
-        elif high + size > extent:
-            raise refused(f"{size} rows from {first} do not fit dimension {dimension} of {type_}")
-        starts.append(first)
-        sizes.append(cut)
-    return tuple(starts), tuple(sizes)
-
-
-def _extent(memory: Memory, valid: Valid | None, index: Sequence[Index]) -> tuple[int, Affine | None]:
-    """The runtime dimension of a transfer and its extent; the index's step field must be in the same dimension."""
-    shifted = [d for d, first in enumerate(index) if affine(first).step_field is not None]
-    if shifted and memory.type.on_chip:
-        raise refused(f"{memory.type} is on-chip; an index may depend on t.step only in DDR arrays")
-    if valid is None:
-        if len(shifted) > 1:
-            raise refused("only one dimension of an index may depend on t.step")
-        return (shifted[0] if shifted else 0), None
-    axis, rows = valid
-    if not 0 <= axis < memory.type.rank:
-        raise refused(f"valid axis {axis} is not a dimension of {memory.type}")
-    if shifted not in ([], [axis]):
-        raise refused(
-            f"valid is along dimension {axis}, the step offset along {shifted[0]}; a transfer has one such dimension"
-        )
-    expression = affine(rows)
-    if [c for term, c in expression.terms if isinstance(term, str)] != [1]:
-        raise refused(
-            f"valid rows must have the form step.field + number, got {expression}; "
-            "for a static extent use a smaller tile"
-        )
-    return axis, expression

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from npuc.tasks.graph import TaskOp
+from npuc.tasks.graph import Flag, TaskOp
 from npuc.tile.affine import Affine, Condition
 from npuc.tile.errors import Loc
 from npuc.tile.views import View
@@ -43,6 +43,7 @@ class TaskTemplate:
     when: Condition | None
     valid_add: Affine | None = None
     scalars: tuple[tuple[int, Affine], ...] = ()
+    flag: Flag | None = None
 
 
 @dataclass(frozen=True, slots=True)

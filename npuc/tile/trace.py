@@ -1,13 +1,13 @@
 """The intermediate form of a kernel: typed operations on values, each with the author's source line.
 
 A value is written once. Arrays are memory: the kernel's arguments, and local on-chip arrays (scratch, accumulators).
-An executor receives the operations: the recorder below keeps them for the compiler, `npuc.tile.eager` computes them at
+An executor receives the operations: `npuc.tile.record` keeps them for the compiler, `npuc.tile.eager` computes them at
 once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -65,11 +65,31 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Gather:
-    """out[r] <- memory[rows[r]]; a row number outside the array gives zeros."""
+    """out <- the part of `memory` at `index`, whose index r of dimension `axis` is the array's rows[r].
+
+    A row number outside the array gives zeros. rows: i32, of as many elements as out has along `axis`.
+    """
 
     out: Value
     memory: Memory
     rows: Value
+    axis: int
+    index: tuple[Affine, ...]
+    loc: Loc
+
+
+@dataclass(frozen=True, slots=True)
+class Scatter:
+    """The part of `memory` at `index`, whose index r of dimension `axis` is the array's rows[r], <- value.
+
+    A row number outside the array is skipped; of equal ones the last stays.
+    """
+
+    value: Value
+    memory: Memory
+    rows: Value
+    axis: int
+    index: tuple[Affine, ...]
     loc: Loc
 
 
@@ -126,7 +146,18 @@ class Scalar:
     loc: Loc
 
 
-TraceOp = Load | Store | Gather | Mma | Fill | Vector | Scalar
+TraceOp = Load | Store | Gather | Scatter | Mma | Fill | Vector | Scalar
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlagCondition:
+    """The i32 tile `flag` of one element is other than 0 (is 0: not taken) when the block is reached."""
+
+    flag: Value
+    taken: bool
+
+
+AnyCondition = Condition | FlagCondition
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +165,7 @@ class Recorded:
     """An operation with the condition under which it acts."""
 
     op: TraceOp
-    when: Condition | None
+    when: AnyCondition | None
 
 
 class Executor(Protocol):
@@ -151,7 +182,7 @@ class Executor(Protocol):
     def emit(self, op: TraceOp) -> None: ...
     @property
     def predicated(self) -> bool: ...
-    def predicate(self, condition: Condition) -> AbstractContextManager[None]: ...
+    def predicate(self, condition: AnyCondition) -> AbstractContextManager[None]: ...
     def data(self, value: Value) -> Any: ...
 
 
@@ -176,95 +207,6 @@ def executing(executor: Executor) -> Iterator[None]:
         _CURRENT.reset(token)
 
 
-class Recorder:
-    """Keeps the operations of one class of programs.
-
-    ranges: first and last id of each grid axis; None where only the grid is to be learnt.
-    """
-
-    def __init__(self, ranges: tuple[tuple[int, int], ...] | None) -> None:
-        self.ranges = ranges
-        self.when: Condition | None = None
-        self.ops: list[Recorded] = []
-        self.locals: list[Memory] = []
-        self.grid: tuple[int, ...] | None = None
-        self._values = 0
-
-    @property
-    def started(self) -> bool:
-        return bool(self.ops)
-
-    def programs(self, extents: tuple[int, ...]) -> tuple[Index, ...]:
-        self.grid = extents
-        if self.ranges is None:
-            raise GridFound(extents)
-        return tuple(Affine(0, ((axis, 1),), self.ranges) for axis in range(len(extents)))
-
-    def step(self, field: str) -> Index:
-        return Affine(0, ((field, 1),), self.ranges or ())
-
-    def value(self, dtype: DType, shape: tuple[int, ...]) -> Value:
-        self._values += 1
-        return Value(self._values - 1, dtype, shape)
-
-    def allocate(self, type_: ArrayType, loc: Loc) -> Memory:
-        memory = Memory(type_, len(self.locals), True, loc)
-        self.locals.append(memory)
-        return memory
-
-    def emit(self, op: TraceOp) -> None:
-        self.ops.append(Recorded(op, self.when))
-
-    @property
-    def predicated(self) -> bool:
-        return self.when is not None
-
-    @contextmanager
-    def predicate(self, condition: Condition) -> Iterator[None]:
-        self.when = condition
-        yield
-        self.when = None
-
-    def data(self, value: Value) -> Any:
-        raise refused("a traced tile holds no numbers; run kernel.eager(...) to look at values")
-
-
-class GridFound(Exception):
-    """The kernel has named its grid; the recorder that only wanted to know it stops here."""
-
-    def __init__(self, grid: tuple[int, ...]) -> None:
-        self.grid = grid
-        super().__init__(f"grid {grid}")
-
-
-@dataclass(frozen=True)
-class ClassTrace:
-    """The operations shared by every program whose ids lie in `ranges` (first and last id of each grid axis)."""
-
-    ranges: tuple[tuple[int, int], ...]
-    ops: tuple[Recorded, ...]
-    locals: tuple[Memory, ...]
-
-
-def record(body: Callable[[], None], ranges: tuple[tuple[int, int], ...]) -> ClassTrace:
-    """Runs `body` once and keeps what it does."""
-    recorder = Recorder(ranges)
-    with executing(recorder):
-        body()
-    return ClassTrace(ranges, tuple(recorder.ops), tuple(recorder.locals))
-
-
-def grid_of(body: Callable[[], None]) -> tuple[int, ...]:
-    """The grid that `body` asks for with programs(); () where it does not ask."""
-    recorder = Recorder(None)
-    try:
-        with executing(recorder):
-            body()
-    except GridFound as found:
-        return found.grid
-    return ()
-
-
 def operands(op: TraceOp) -> Sequence[Value]:
     """The values that an operation reads."""
     match op:
@@ -272,6 +214,8 @@ def operands(op: TraceOp) -> Sequence[Value]:
             return (value,)
         case Gather(rows=rows):
             return (rows,)
+        case Scatter(value=value, rows=rows):
+            return (value, rows)
         case Mma(a=a, b=b, table=table, scales=scales):
             return (a, b, *(value for value in (table, scales) if value is not None))
         case Vector(args=args):
@@ -282,7 +226,9 @@ def operands(op: TraceOp) -> Sequence[Value]:
 def touched(op: TraceOp) -> Memory | None:
     """The array that an operation reads or writes."""
     match op:
-        case Load(memory=memory) | Store(memory=memory) | Gather(memory=memory) | Fill(memory=memory):
+        case Load(memory=memory) | Store(memory=memory) | Gather(memory=memory) | Scatter(memory=memory):
+            return memory
+        case Fill(memory=memory):
             return memory
         case Mma(acc=acc):
             return acc

@@ -186,6 +186,21 @@ def argmin(x: Tile, axis: int, *, keep: bool = True) -> Tile:
     return _reduce(Op.ARGMIN, x, axis, keep)
 
 
+def topk(x: Tile, k: int, axis: int) -> tuple[Tile, Tile]:
+    """The k largest along `axis` in falling order, and their i32 positions; of equals the lowest position first.
+
+    NaN counts as larger than every number, as in argmax.
+    """
+    position = _axis(x, axis)
+    if not 0 < k <= x.shape[position]:
+        raise refused(f"topk of {k} along axis {axis}: a tile of shape {list(x.shape)} has {x.shape[position]} there")
+    if register_type(x.dtype) is DType.BOOL:
+        raise refused("topk takes numbers, got bool; cast first: .cast(t.f32) or .cast(t.i32)")
+    shape = (*x.shape[:position], k, *x.shape[position + 1 :])
+    values = emit(Op.TOPK, register_type(x.dtype), shape, (x,), axis=position)
+    return values, emit(Op.TOPK_INDEX, DType.I32, shape, (x,), axis=position)
+
+
 def cumsum(x: Tile, axis: int) -> Tile:
     """Inclusive running sum: element i is the exact sum of the elements up to i, rounded once."""
     return emit(Op.CUMSUM, register_type(x.dtype), x.shape, (x,), axis=_axis(x, axis))

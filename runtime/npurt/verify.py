@@ -14,7 +14,18 @@ import numpy as np
 
 from npurt.abi.bytecode import ArgMode
 from npurt.abi.dtypes import DType
-from npurt.abi.records import NO_BASE, STEP_BYTES, BaseKind, DmaOp, DpuFlag, Predicate, Queue, Step
+from npurt.abi.records import (
+    FLAG_BYTES,
+    FLAGS,
+    NO_BASE,
+    STEP_BYTES,
+    BaseKind,
+    DmaOp,
+    DpuFlag,
+    Predicate,
+    Queue,
+    Step,
+)
 from npurt.errors import BlobError
 from npurt.extents import (
     Refuse,
@@ -61,6 +72,17 @@ def check_bases(bases: np.ndarray, weights_bytes: int, scratch_bytes: int) -> No
             raise BlobError(f"the base table has not exactly one base of kind {kind.name}")
 
 
+def _check_predicates(records: np.ndarray, bases: np.ndarray, refuse: Refuse) -> None:
+    """Known predicates; a flag is an aligned int32 inside its base, any other predicate has none."""
+    check_rows(~np.isin(records["pred"], _PREDICATES), "predicate is unknown", refuse)
+    flagged = np.isin(records["pred"], FLAGS)
+    check_rows(~flagged & (records["pred_base"] != 0), "a predicate of the step has a base", refuse)
+    check_rows(flagged & (records["pred_value"] % FLAG_BYTES != 0), "the flag is not aligned", refuse)
+    one, word = np.ones((len(records), 1), np.int64), np.full(len(records), FLAG_BYTES)
+    flags = views(records["pred_base"], records["pred_value"].astype(np.int64), one, word[:, None], word)
+    check_views("flag", flags, bases, False, flagged, refuse)
+
+
 def row_limits(
     dma: np.ndarray, first: int, patches: Sequence[StepPatch], largest: dict[Step, int]
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -82,11 +104,13 @@ def row_limits(
 
 def check_dma(dma: np.ndarray, offsets: np.ndarray, valid: np.ndarray, bases: np.ndarray, refuse: Refuse) -> float:
     """One entry's DMA records with the given offsets [records, 2] and valid rows. Returns the elements moved."""
-    copy, fill, gather = (dma["op"] == op for op in (DmaOp.COPY, DmaOp.FILL, DmaOp.GATHER))
-    check_rows(~(copy | fill | gather), "unknown operation", refuse)
-    check_rows((dma["row_dim"] > 3) | ~np.isin(dma["pred"], _PREDICATES), "row_dim or predicate is unknown", refuse)
+    copy, fill, gather, scatter = (dma["op"] == op for op in (DmaOp.COPY, DmaOp.FILL, DmaOp.GATHER, DmaOp.SCATTER))
+    indexed = gather | scatter
+    check_rows(~(copy | fill | indexed), "unknown operation", refuse)
+    check_rows(dma["row_dim"] > 3, "row_dim is unknown", refuse)
+    _check_predicates(dma, bases, refuse)
     check_rows(~np.isin(dma["queue"], [Queue.DMA_IN, Queue.DMA_OUT]), "no DMA queue", refuse)
-    reads = copy | gather
+    reads = copy | indexed
     check_rows(
         (item_bytes(dma["dst_type"]) == 0) | (reads & (item_bytes(dma["src_type"]) == 0)), "unknown type", refuse
     )
@@ -96,9 +120,10 @@ def check_dma(dma: np.ndarray, offsets: np.ndarray, valid: np.ndarray, bases: np
     check_rows(dma["valid"] > size[rows, row_dim], "more valid rows than rows", refuse)
     source_size, index_size, target_size = size.copy(), size[rows, row_dim], size.copy()
     source_size[rows, row_dim] = np.where(gather, dma["index_bound"], valid)
-    check_rows(gather & (dma["index_bound"] > 2**31 - 1), "index_bound beyond int32", refuse)
+    check_rows(indexed & (dma["index_bound"] > 2**31 - 1), "index_bound beyond int32", refuse)
     stores = dma["queue"] == Queue.DMA_OUT
     target_size[rows, row_dim] = np.where(stores, valid, target_size[rows, row_dim])
+    target_size[rows, row_dim] = np.where(scatter, dma["index_bound"], target_size[rows, row_dim])
     source = views(dma["src_base"], offsets[:, 0], source_size, dma["src_stride"], item_bytes(dma["src_type"]))
     target = views(dma["dst_base"], offsets[:, 1], target_size, dma["dst_stride"], item_bytes(dma["dst_type"]))
     index = views(
@@ -108,7 +133,7 @@ def check_dma(dma: np.ndarray, offsets: np.ndarray, valid: np.ndarray, bases: np
     everywhere = np.ones(len(dma), bool)
     check_views("destination", target, bases, True, everywhere, refuse)
     check_distinct("destination", target, bases, everywhere, refuse)
-    check_views("index", index, bases, False, gather, refuse)
+    check_views("index", index, bases, False, indexed, refuse)
     return float(size.astype(np.float64).prod(axis=1).sum())
 
 
@@ -155,9 +180,8 @@ def check_dpu(dpu: np.ndarray, bases: np.ndarray, refuse: Refuse) -> float:
     """One entry's DPU records. Returns the multiply-accumulates."""
     flags = dpu["flags"]
     known = int(DpuFlag.ACCUMULATE | DpuFlag.B_KN | DpuFlag.TABLE | DpuFlag.CLAMP | DpuFlag.SCALES)
-    check_rows(
-        ((flags & ~np.uint8(known)) != 0) | ~np.isin(dpu["pred"], _PREDICATES), "flag or predicate is unknown", refuse
-    )
+    check_rows((flags & ~np.uint8(known)) != 0, "flag is unknown", refuse)
+    _check_predicates(dpu, bases, refuse)
     check_codes(dpu, refuse)
     floats = is_float(dpu["a_type"]) & (is_float(dpu["b_type"]) | is_code(dpu["b_type"]))
     whole = is_integer(dpu["b_type"]) | (is_code(dpu["b_type"]) & (dpu["b_type"] != DType.E2M1))
@@ -219,7 +243,7 @@ def check_codes(dpu: np.ndarray, refuse: Refuse) -> None:
 
 def check_shave(shave: np.ndarray, tables: Tables, refuse: Refuse) -> float:
     """One entry's SHAVE records: kernels, argument rows, and the extent of each pointer. Returns the vector work."""
-    check_rows(~np.isin(shave["pred"], _PREDICATES), "predicate is unknown", refuse)
+    _check_predicates(shave, tables.bases, refuse)
     check_rows(shave["kernel"] >= len(tables.programs), "kernel does not exist", refuse)
     work = 0.0
     pointers: list[tuple[int, int, int, float, float, bool]] = []

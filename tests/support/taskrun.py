@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from npuc.tasks import Buffer, CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, StepValue, Task, When
+from npuc.tasks import Buffer, CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, ScatterOp, StepValue, Task, When
 from npurt import numerics
 from npurt.abi.bytecode import ArgMode
 from npurt.abi.dtypes import DType
@@ -45,8 +45,14 @@ class TaskRunner:
     def run(self, tasks: Sequence[Task], step: Step | None = None) -> None:
         block = dict(step or {})
         for task in tasks:
-            if _holds(task.when, block):
+            if _holds(task.when, block) and self._flagged(task):
                 self._run(task, block)
+
+    def _flagged(self, task: Task) -> bool:
+        """Whether the flag of a task lets it act."""
+        if task.flag is None:
+            return True
+        return any(self.view(task.reads[at]).any() for at in task.flag.reads) == task.flag.taken
 
     def _run(self, task: Task, step: Step) -> None:
         if not isinstance(task.op, CallOp):
@@ -58,11 +64,18 @@ class TaskRunner:
                 target = self.view(task.writes[0])
                 width = task.writes[0].dtype.nbytes
                 target[...] = np.frombuffer(bits.to_bytes(4, "little")[:width], target.dtype)[0]
-            case GatherOp(bound=bound):
-                table, rows = (self.view(region) for region in task.reads)
-                out = self.view(task.writes[0])
+            case GatherOp(bound=bound, row_dim=axis):
+                table, rows = (self.view(region) for region in task.reads[:2])
+                table, out = (np.moveaxis(view, axis, 0) for view in (table, self.view(task.writes[0])))
                 for r, row in enumerate(rows):
                     out[r] = table[row] if 0 <= row < bound else 0
+            case ScatterOp(bound=bound, row_dim=axis):
+                source, rows = (self.view(region) for region in task.reads[:2])
+                source = numerics.store(numerics.load(source, task.reads[0].dtype), task.writes[0].dtype)
+                source, out = (np.moveaxis(view, axis, 0) for view in (source, self.view(task.writes[0])))
+                for r, row in enumerate(rows):
+                    if 0 <= row < bound:
+                        out[row] = source[r]
             case MmaOp() as op:
                 self._mma(task, op)
             case CallOp() as op:

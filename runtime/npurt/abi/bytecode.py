@@ -127,3 +127,5 @@ class Op(IntEnum):
     ARGMAX = 100  # i32; ties: the lowest index
     ARGMIN = 101
     CUMSUM = 102  # dst has a's shape; inclusive
+    TOPK = 103  # the largest along axis in falling order, as many as dst has; NaN first, ties: the lowest index
+    TOPK_INDEX = 104  # i32; where TOPK's elements stand

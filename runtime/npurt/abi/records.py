@@ -75,6 +75,7 @@ class DmaOp(IntEnum):
     COPY = 1  # dst[i] = src[i], element type converted where the two differ
     FILL = 2  # dst[i] = fill
     GATHER = 3  # dst[r, ...] = src[index[r], ...]; a row whose index is outside [0, index_bound) is zero
+    SCATTER = 4  # dst[index[r], ...] = src[r, ...], in rising order of r; a row whose index is outside is skipped
 
 
 class Step(IntEnum):
@@ -88,11 +89,21 @@ STEP_BYTES = 64
 
 
 class Predicate(IntEnum):
-    """Known at submit. A task whose predicate is false does nothing but still waits for and posts its barriers."""
+    """A task whose predicate is false does nothing but still waits for and posts its barriers.
+
+    Those of the step block are known at submit. A flag is an int32 in device memory, `pred_value` bytes from base
+    `pred_base`, which the engine reads when the task starts.
+    """
 
     ALWAYS = 0
     PAST_GT = 1  # step[N_PAST] > pred_value
     NEW_GT = 2  # step[N_NEW] > pred_value
+    FLAG_NZ = 3  # the flag is not 0
+    FLAG_Z = 4  # the flag is 0
+
+
+FLAGS = (Predicate.FLAG_NZ, Predicate.FLAG_Z)
+FLAG_BYTES = 4
 
 
 _SYNC_NAMES = ["wait", "post", "start_after", "node"]
@@ -105,17 +116,19 @@ DMA = np.dtype(
     {
         "names": [
             "op", "queue", "row_dim", "pred", "src_type", "dst_type", "pad_",
-            "pred_value", "src_base", "dst_base", "index_base",
+            "pred_value", "pred_base", "src_base", "dst_base", "index_base",
             "src_offset", "dst_offset", "index_offset",
             "size", "src_stride", "dst_stride", "valid", "index_bound", "fill",
             *_SYNC_NAMES,
         ],
         "formats": [
-            "u1", "u1", "u1", "u1", "u1", "u1", "<u2", "<i4", "<u4", "<u4", "<u4",
+            "u1", "u1", "u1", "u1", "u1", "u1", "<u2", "<i4", "<u4", "<u4", "<u4", "<u4",
             "<u8", "<u8", "<u8", ("<u4", (4,)), ("<i8", (4,)), ("<i8", (4,)), "<u4", "<u4", "<u4",
             *_SYNC_FORMATS,
         ],
-        "offsets": [0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 132, 136, 144, 160, 176, 180],
+        "offsets": [
+            0, 1, 2, 3, 4, 5, 6, 8, 140, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 132, 136, 144, 160, 176, 180,
+        ],
         "itemsize": 192,
     }
 )
@@ -135,19 +148,19 @@ class DpuFlag(IntFlag):
 DPU = np.dtype(
     {
         "names": [
-            "flags", "a_type", "b_type", "c_type", "pred", "scale_type", "b_zero", "pred_value",
+            "flags", "a_type", "b_type", "c_type", "pred", "pred_value", "pred_base", "scale_type", "b_zero",
             "a_base", "b_base", "c_base", "table_base",
             "a_offset", "b_offset", "c_offset", "table_offset", "batch", "m", "n", "k",
             "a_stride", "b_stride", "c_stride",
             "a_batch", "b_batch", "c_batch", "scale", "clamp_lo", "clamp_hi", "group", "table_stride", *_SYNC_NAMES,
         ],
         "formats": [
-            "u1", "u1", "u1", "u1", "u1", "u1", "<i2", "<i4", "<u4", "<u4", "<u4", "<u4",
+            "u1", "u1", "u1", "u1", "u1", "<i4", "<u4", "u1", "<i2", "<u4", "<u4", "<u4", "<u4",
             "<u8", "<u8", "<u8", "<u8", "<u4", "<u4", "<u4", "<u4", "<i8", "<i8", "<i8",
-            "<i8", "<i8", "<i8", "<f4", "<f4", "<f4", "<u4", "<i8", *_SYNC_FORMATS,
+            "<i8", "<i8", "<i8", "<f4", "<f4", "<f4", "<u4", "<i4", *_SYNC_FORMATS,
         ],
         "offsets": [
-            0, 1, 2, 3, 4, 5, 6, 8, 12, 16, 20, 24, 32, 40, 48, 56, 64, 68, 72, 76, 80, 88, 96, 104, 112, 120,
+            0, 1, 2, 3, 4, 8, 188, 5, 6, 12, 16, 20, 24, 32, 40, 48, 56, 64, 68, 72, 76, 80, 88, 96, 104, 112, 120,
             128, 132, 136, 140, 184, 144, 160, 176, 180,
         ],
         "itemsize": 192,
@@ -166,9 +179,9 @@ DPU_TABLE = np.dtype([("scale", "<f4"), ("bias", "<f4")])
 
 SHAVE = np.dtype(
     {
-        "names": ["kernel", "arg_first", "arg_count", "pred", "pred_value", *_SYNC_NAMES],
-        "formats": ["<u4", "<u4", "<u4", "u1", "<i4", *_SYNC_FORMATS],
-        "offsets": [0, 4, 8, 12, 16, 24, 40, 56, 60],
+        "names": ["kernel", "arg_first", "arg_count", "pred", "pred_value", "pred_base", *_SYNC_NAMES],
+        "formats": ["<u4", "<u4", "<u4", "u1", "<i4", "<u4", *_SYNC_FORMATS],
+        "offsets": [0, 4, 8, 12, 16, 20, 24, 40, 56, 60],
         "itemsize": 64,
     }
 )  # kernel: row of .npu.shave.kernels; args: rows of .npu.shave.args

@@ -1,8 +1,9 @@
-"""Executes DMA records: copies with conversion, fills, gathers; valid rows and zero-filled tails."""
+"""Executes DMA records: copies with conversion, fills, gathers, scatters; valid rows and zero-filled tails."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,8 @@ def prepare_dma(record: np.void, bases: Bases) -> Callable[[], None]:
     size, row_dim, valid = tuple(fields["size"].tolist()), fields["row_dim"], fields["valid"]
     dst_type = DType(fields["dst_type"])
     loads = fields["queue"] == Queue.DMA_IN
+    if fields["op"] == DmaOp.SCATTER:
+        return _prepare_scatter(fields, bases)
     memory, offset = bases(fields["dst_base"], fields["dst_offset"])
     extent = size if loads else _with(size, row_dim, valid)
     target: Array = np.ndarray(extent, dst_type.storage, memory, offset, tuple(fields["dst_stride"].tolist()))
@@ -82,6 +85,37 @@ def _gather(
             tail[...] = 0
 
     return gather
+
+
+def _prepare_scatter(fields: dict[str, Any], bases: Bases) -> Callable[[], None]:
+    """The first `valid` rows of src to the rows of dst that the index names."""
+    size, row_dim, valid = tuple(fields["size"].tolist()), fields["row_dim"], fields["valid"]
+    sides: list[Array] = []
+    for side, rows in (("src", valid), ("dst", fields["index_bound"])):
+        memory, offset = bases(fields[f"{side}_base"], fields[f"{side}_offset"])
+        stride = tuple(fields[f"{side}_stride"].tolist())
+        sides.append(
+            np.ndarray(_with(size, row_dim, rows), DType(fields[f"{side}_type"]).storage, memory, offset, stride)
+        )
+    source, target = (np.moveaxis(side, row_dim, 0) for side in sides)
+    memory, offset = bases(fields["index_base"], fields["index_offset"])
+    index: Array = np.ndarray((valid,), np.dtype("<i4"), memory, offset)
+    src_type, dst_type = DType(fields["src_type"]), DType(fields["dst_type"])
+
+    def scatter() -> None:
+        rows = last_rows(index, target.shape[0])
+        values = source[rows]
+        if src_type is not dst_type:
+            values = numerics.store(numerics.load(values, src_type), dst_type)
+        target[index[rows]] = values
+
+    return scatter
+
+
+def last_rows(index: Array, bound: int) -> Array:
+    """The places in an index whose rows stay after a scatter: inside [0, bound), of equal ones the last."""
+    places = np.flatnonzero((index >= 0) & (index < bound))[::-1]
+    return np.sort(places[np.unique(index[places], return_index=True)[1]])
 
 
 def _with(size: tuple[int, ...], dim: int, extent: int) -> tuple[int, ...]:

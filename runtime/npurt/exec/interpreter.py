@@ -10,12 +10,13 @@ from typing import Protocol
 
 import numpy as np
 
-from npurt.abi.records import Predicate, Step
+from npurt.abi.records import FLAGS, Predicate, Step
+from npurt.exec.memory import Bases
 from npurt.image import Entry, Tables, TaskRef
 
 
 class Hook(Protocol):
-    """Sees every task. active: its step predicate holds; a task that is not active still waits and posts."""
+    """Sees every task. active: its predicate holds; a task that is not active still waits and posts."""
 
     def on_start(self, task: TaskRef, active: bool) -> None: ...
 
@@ -36,28 +37,62 @@ class Values:
             self._calls[task.index]()
 
 
+class Actives:
+    """A hook that notes which tasks of a run have acted: `active` [tasks] by `TaskRef.index`."""
+
+    def __init__(self, entry: Entry) -> None:
+        self.active = np.ones(len(entry.tasks), np.bool_)
+
+    def on_start(self, task: TaskRef, active: bool) -> None:
+        self.active[task.index] = active
+
+    def on_finish(self, task: TaskRef, active: bool) -> None:
+        """Nothing: a predicate is read at the start."""
+
+
 def predicated(entry: Entry, tables: Tables) -> dict[int, tuple[Step, int]]:
-    """Of each task with a predicate, by index: the step field, and the value that it must exceed."""
+    """Of each task with a step predicate, by index: the step field, and the value that it must exceed."""
     field = {Predicate.PAST_GT: Step.N_PAST, Predicate.NEW_GT: Step.N_NEW}
     found = {}
     for task in entry.tasks:
         record = getattr(tables, task.table)[task.row]
-        if record["pred"] != Predicate.ALWAYS:
+        if record["pred"] in field:
             found[task.index] = field[Predicate(int(record["pred"]))], int(record["pred_value"])
+    return found
+
+
+Flags = Mapping[int, tuple[np.ndarray, bool]]
+"""Of each task with a device predicate, by index: the int32 in memory, and whether it must be other than 0."""
+
+
+def flagged(entry: Entry, tables: Tables, bases: Bases) -> Flags:
+    """The flags of an entry's tasks on the memory behind `bases`."""
+    found = {}
+    for task in entry.tasks:
+        record = getattr(tables, task.table)[task.row]
+        if record["pred"] in FLAGS:
+            memory, offset = bases(int(record["pred_base"]), int(record["pred_value"]))
+            flag: np.ndarray = np.ndarray((), np.dtype("<i4"), memory, offset)
+            found[task.index] = flag, record["pred"] == Predicate.FLAG_NZ
     return found
 
 
 def run(
     tasks: Sequence[TaskRef],
     predicates: Mapping[int, tuple[Step, int]],
+    flags: Flags,
     step: Mapping[Step, int],
     hooks: Sequence[Hook],
 ) -> None:
-    """Runs tasks in the given order. predicates: as `predicated` gives them; step: the values of the step block."""
+    """Runs tasks in the given order. predicates: as `predicated` gives them; flags: as `flagged` does; step: the values
+    of the step block."""
     skipped = {index for index, (field, above) in predicates.items() if step[field] <= above}
     with np.errstate(all="ignore"):
         for task in tasks:
             active = task.index not in skipped
+            if task.index in flags:
+                flag, set_ = flags[task.index]
+                active = (flag[()] != 0) == set_
             for hook in hooks:
                 hook.on_start(task, active)
             for hook in hooks:

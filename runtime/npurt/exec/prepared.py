@@ -11,7 +11,7 @@ from npurt.abi.records import Step
 from npurt.errors import BlobError, DeviceError
 from npurt.exec.dma import prepare_dma
 from npurt.exec.dpu import Workspace, prepare_dpu
-from npurt.exec.interpreter import Hook, Values, predicated, run
+from npurt.exec.interpreter import Hook, Values, flagged, predicated, run
 from npurt.exec.memory import Bases
 from npurt.exec.shave import prepare_shave
 from npurt.image import Entry, Image
@@ -28,6 +28,7 @@ class PreparedEntry:
         self._dma = image.tables.dma[entry.dma.start : entry.dma.stop].copy()
         self._first = entry.dma.start
         self._predicates = predicated(entry, image.tables)
+        self._flags = flagged(entry, image.tables, find)
         self._stepped = sorted({patch.row for patch in self._patches})
         self._step: dict[Step, int] = {}
         tables, workspace = image.tables, Workspace()
@@ -43,7 +44,7 @@ class PreparedEntry:
         """Patches what follows the step block, checks it again, and runs. DeviceError where it leaves its buffer."""
         if self._stepped and step != self._step:
             self._patch(step)
-        run(self._entry.tasks, self._predicates, step, (Values(self._calls), *hooks))
+        run(self._entry.tasks, self._predicates, self._flags, step, (Values(self._calls), *hooks))
 
     def _patch(self, step: Mapping[Step, int]) -> None:
         self._step = {}

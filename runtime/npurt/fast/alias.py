@@ -14,7 +14,7 @@ import numpy as np
 
 from npurt.abi.records import Step
 from npurt.fast.cells import Cells, Track
-from npurt.fast.ops import Amount, Call, Copy, Cut, Gather, Mma, Op, Predicate
+from npurt.fast.ops import FLAG, Amount, Call, Copy, Cut, Gather, Mma, Op, Predicate
 from npurt.fast.refs import Ref, through
 
 
@@ -61,7 +61,9 @@ def _redirect(op: Op, ops: Sequence[Op], writer: Track, constant: int) -> None:
 
 
 def _replaceable(op: Op, slot: str) -> bool:
-    """Whether an operand may lie anywhere: not one that is written too."""
+    """Whether an operand may lie anywhere: not one that is written too, and no flag."""
+    if slot == FLAG:
+        return False
     if isinstance(op, Mma):
         return slot in ("a", "b", "table")
     if isinstance(op, Call):

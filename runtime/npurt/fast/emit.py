@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from npurt.abi.records import Step
 from npurt.exec.dma import prepare_dma
 from npurt.exec.dpu import Workspace, prepare_dpu
@@ -12,9 +14,9 @@ from npurt.fast.attention import Groups
 from npurt.fast.context import Call, Context
 from npurt.fast.dag import Dag, build
 from npurt.fast.memory import RawBases
-from npurt.fast.moves import convert_calls, copy_calls, fill_calls, gather_calls
+from npurt.fast.moves import convert_calls, copy_calls, fill_calls, gather_calls, scatter_calls
 from npurt.fast.ops import Call as Vector
-from npurt.fast.ops import Convert, Copy, Exact, Fill, Gather, Mma, Op
+from npurt.fast.ops import Convert, Copy, Exact, Fill, FlagPredicate, Gather, Mma, Op, Predicate, Scatter
 from npurt.fast.products import product_calls
 from npurt.fast.vector import vector_calls
 from npurt.image import Image
@@ -38,8 +40,13 @@ class Emitter:
             made = groups.calls(op) if groups is not None else None
             if made is None:
                 made = self._calls(op)
-            calls += made if op.pred is None else [(_guarded, (self._context.step, op.pred.step, op.pred.above, made))]
+            calls += made if op.pred is None else [self._guard(op.pred, made)]
         return calls
+
+    def _guard(self, pred: Predicate | FlagPredicate, calls: list[Call]) -> Call:
+        if isinstance(pred, FlagPredicate):
+            return _flagged, (self._context.memory.view(pred.flag), pred.nonzero, calls)
+        return _guarded, (self._context.step, pred.step, pred.above, calls)
 
     def _calls(self, op: Op) -> list[Call]:
         context = self._context
@@ -51,6 +58,8 @@ class Emitter:
             return vector_calls(op, self._dag(op), context)
         if isinstance(op, Gather):
             return gather_calls(op, context)
+        if isinstance(op, Scatter):
+            return scatter_calls(op, context)
         if isinstance(op, Fill):
             return fill_calls(op, context)
         if isinstance(op, Convert):
@@ -83,6 +92,12 @@ class Emitter:
             prepare_dma(records[0], self._bases)()
 
         return stepped
+
+
+def _flagged(flag: np.ndarray, nonzero: bool, calls: list[Call]) -> None:
+    if (flag[()] != 0) == nonzero:
+        for function, arguments in calls:
+            function(*arguments)
 
 
 def _guarded(step: list[int], field: int, above: int, calls: list[Call]) -> None:

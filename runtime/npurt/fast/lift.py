@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,16 @@ import numpy as np
 from npurt.abi.bytecode import ArgMode
 from npurt.abi.bytecode import Op as Code
 from npurt.abi.dtypes import DType
-from npurt.abi.records import NO_BASE, BaseKind, DmaOp, DpuFlag, Queue, Step
+from npurt.abi.records import FLAGS, NO_BASE, BaseKind, DmaOp, DpuFlag, Queue, Step
 from npurt.abi.records import Predicate as PredicateCode
+from npurt.fast.cells import Cells
 from npurt.fast.memory import Memory
-from npurt.fast.ops import Amount, Call, Copy, Exact, Fill, Gather, Mma, Op, Predicate, Shift
+from npurt.fast.ops import Amount, Call, Copy, Exact, Fill, FlagPredicate, Gather, Mma, Op, Predicate, Scatter, Shift
 from npurt.fast.refs import Plane, Ref, make_ref, plane_of, raw, spread
 from npurt.image import Entry, Image, StepPatch, TaskRef
 from npurt.shave.program import Program
 
-_FIELD = {PredicateCode.PAST_GT: Step.N_PAST, PredicateCode.NEW_GT: Step.N_NEW}
+_STEP_FIELD = {PredicateCode.PAST_GT: Step.N_PAST, PredicateCode.NEW_GT: Step.N_NEW}
 _MOVED = (DType.F16, DType.BF16, DType.F32)  # types that copies convert among
 _TABLE_ROW = 8  # bytes of DPU_TABLE
 
@@ -30,7 +32,9 @@ class LinkError(Exception):
 def lift(image: Image, entry: Entry, memory: Memory) -> list[Op]:
     """The tasks of an entry, in an order that its queues and barriers allow. Errors: LinkError."""
     lifter = _Lifter(image, entry, memory)
-    return [lifter.op(task) for task in entry.tasks]
+    ops = [lifter.op(task) for task in entry.tasks]
+    _number_flags(ops, memory.constant)
+    return ops
 
 
 class _Lifter:
@@ -62,20 +66,20 @@ class _Lifter:
         if "valid" in patches:
             valid = Amount(patches["valid"].symbol, patches["valid"].addend, size[dim])
         dst_type = DType(fields["dst_type"])
-        dst, dst_shift = self._side(fields, "dst", dst_type, size, dim, patches)
+        scatters, gathers = fields["op"] == DmaOp.SCATTER, fields["op"] == DmaOp.GATHER
+        bound = (*size[:dim], fields["index_bound"], *size[dim + 1 :])
+        dst, dst_shift = self._side(fields, "dst", dst_type, bound if scatters else size, dim, patches)
         pred = _predicate(fields)
         if fields["op"] == DmaOp.FILL:
             if valid != size[dim] or dst_shift is not None:
                 return self._exact(task, pred, [], [_reach(dst, dst_shift)], False)
             return Fill(task, pred, dst, fields["fill"])
         src_type = DType(fields["src_type"])
-        gathers = fields["op"] == DmaOp.GATHER
-        bound = (*size[:dim], fields["index_bound"], *size[dim + 1 :]) if gathers else size
-        src, src_shift = self._side(fields, "src", src_type, bound, dim, patches)
+        src, src_shift = self._side(fields, "src", src_type, bound if gathers else size, dim, patches)
         moves = src_type is dst_type or (src_type in _MOVED and dst_type in _MOVED)
         if src.base == self.memory.constant and src.plane is not Plane.RAW and not self.memory.affordable(src):
             src = raw(src)  # decoded on use
-        if gathers:
+        if gathers or scatters:
             index = make_ref(fields["index_base"], DType.I32, fields["index_offset"], (size[dim],), (4,))
             if (
                 not moves
@@ -86,7 +90,7 @@ class _Lifter:
                 or src.plane is not plane_of(src_type)
             ):
                 return self._exact(task, pred, [_reach(src, src_shift), index], [_reach(dst, dst_shift)], False)
-            return Gather(task, pred, src, index, dst, dim)
+            return (Scatter if scatters else Gather)(task, pred, src, index, dst, dim)
         loads = fields["queue"] == Queue.DMA_IN
         if not moves:
             return self._exact(task, pred, [_reach(src, src_shift)], [_reach(dst, dst_shift)], False)
@@ -159,7 +163,7 @@ class _Lifter:
             self.stored[id(program)] = found
         return found
 
-    def _exact(self, task: TaskRef, pred: Predicate | None, read: list[Ref], written: list[Ref], sure: bool) -> Exact:
+    def _exact(self, task: TaskRef, pred: Pred, read: list[Ref], written: list[Ref], sure: bool) -> Exact:
         return Exact(task, pred, [raw(ref) for ref in read], [raw(ref) for ref in written], sure)
 
 
@@ -177,9 +181,29 @@ def _records(table: np.ndarray, rows: range) -> dict[int, dict[str, Any]]:
     }
 
 
-def _predicate(fields: dict[str, Any]) -> Predicate | None:
+def _number_flags(ops: Sequence[Op], constant: int) -> None:
+    """Gives each flag its version: the task that has written it last."""
+    flagged = [op for op in ops if isinstance(op.pred, FlagPredicate)]
+    if not flagged:
+        return
+    writer = Cells(ops, constant).track(-1, np.int32)
+    for number, op in enumerate(ops):
+        if isinstance(op.pred, FlagPredicate):
+            op.pred = replace(op.pred, version=writer.largest(op.pred.flag))
+            op.changed()
+        for access in op.writes:
+            writer.put(raw(access.ref), number)
+
+
+Pred = Predicate | FlagPredicate | None
+
+
+def _predicate(fields: dict[str, Any]) -> Pred:
     code = PredicateCode(fields["pred"])
-    return None if code is PredicateCode.ALWAYS else Predicate(_FIELD[code], fields["pred_value"])
+    if code in FLAGS:
+        flag = make_ref(fields["pred_base"], DType.I32, fields["pred_value"], (), ())
+        return FlagPredicate(flag, code is PredicateCode.FLAG_NZ, -1)
+    return None if code is PredicateCode.ALWAYS else Predicate(_STEP_FIELD[code], fields["pred_value"])
 
 
 def _matrix(fields: dict[str, Any], name: str, height: int, width: int) -> Ref:

@@ -9,9 +9,10 @@ import numpy as np
 from npurt import numerics
 from npurt.abi.dtypes import DType
 from npurt.abi.records import Step
+from npurt.exec.dma import last_rows
 from npurt.fast.context import Array, Call, Context
 from npurt.fast.memory import decode_f16
-from npurt.fast.ops import Amount, Convert, Copy, Fill, Gather, Shift
+from npurt.fast.ops import Amount, Convert, Copy, Fill, Gather, Scatter, Shift
 from npurt.fast.refs import Plane, Ref
 
 
@@ -134,6 +135,21 @@ def gather_calls(op: Gather, context: Context) -> list[Call]:
     if op.dst.dtype in (op.src.dtype, DType.F32):
         return calls
     return [*calls, *context.rounding(target, target, op.dst.dtype)]
+
+
+def scatter_calls(op: Scatter, context: Context) -> list[Call]:
+    """The call of one scatter."""
+    source, target = (np.moveaxis(context.memory.view(ref), op.row_dim, 0) for ref in (op.src, op.dst))
+    index, converts = context.memory.view(op.index), op.dst.dtype not in (op.src.dtype, DType.F32)
+
+    def scatter() -> None:
+        rows = last_rows(index, target.shape[0])
+        values = source[rows]
+        if converts:
+            context.round_now(values, values, op.dst.dtype)
+        target[index[rows]] = values
+
+    return [(scatter, ())]
 
 
 def convert_calls(op: Convert, context: Context) -> list[Call]:

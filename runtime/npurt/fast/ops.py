@@ -17,6 +17,8 @@ from npurt.image import TaskRef
 from npurt.shave.program import Program
 
 Steps = Mapping[Step, int]
+FLAG = "flag"
+"""The slot of the flag among a task's reads; it stays where its record says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +27,18 @@ class Predicate:
 
     step: Step
     above: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlagPredicate:
+    """True where the int32 at `flag` is other than 0 (is 0: not nonzero).
+
+    version: number of writes to the flag before; equal predicates read one value.
+    """
+
+    flag: Ref
+    nonzero: bool
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,20 +84,24 @@ class Op:
     """A task. pred: None where it always runs."""
 
     task: TaskRef
-    pred: Predicate | None
+    pred: Predicate | FlagPredicate | None
     known: tuple[list[Access], list[Access]] | None = field(default=None, init=False, repr=False)
 
     @property
     def reads(self) -> list[Access]:
         if self.known is None:
-            self.known = self.inputs(), self.outputs()
+            self.known = self._inputs(), self.outputs()
         return self.known[0]
 
     @property
     def writes(self) -> list[Access]:
         if self.known is None:
-            self.known = self.inputs(), self.outputs()
+            self.known = self._inputs(), self.outputs()
         return self.known[1]
+
+    def _inputs(self) -> list[Access]:
+        flag = [Access(FLAG, self.pred.flag)] if isinstance(self.pred, FlagPredicate) else []
+        return [*self.inputs(), *flag]
 
     def inputs(self) -> list[Access]:
         """What the task reads."""
@@ -154,6 +172,22 @@ class Gather(Op):
 
     def outputs(self) -> list[Access]:
         return [Access("dst", self.dst)]
+
+
+@dataclass(slots=True)
+class Scatter(Op):
+    """Row index[r] of dst becomes row r of src along `row_dim`, in rising order of r; no row where that is none."""
+
+    src: Ref
+    index: Ref
+    dst: Ref
+    row_dim: int
+
+    def inputs(self) -> list[Access]:
+        return [Access("src", self.src), Access("index", self.index)]
+
+    def outputs(self) -> list[Access]:
+        return [Access("dst", self.dst, False)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from npurt.numerics.sums import (
     reduce_max,
     reduce_min,
     sum_exact,
+    topk,
+    topk_index,
 )
 from npurt.numerics.trig import cos, sin
 
@@ -54,6 +56,8 @@ __all__ = [
     "store",
     "sum_exact",
     "tanh",
+    "topk",
+    "topk_index",
     "unpack",
     "unpack_codes",
 ]

@@ -111,6 +111,23 @@ def argmax(x: Array, axis: int, keepdims: bool = True) -> Array:
     return index.astype(np.int32)
 
 
+def topk_index(x: Array, count: int, axis: int) -> Array:
+    """int32 indices of the `count` largest elements in falling order; of equals the lowest index first.
+
+    NaN counts as larger than every number. count: at most the extent of `axis`.
+    """
+    nan = np.isnan(x)
+    falling = -np.where(nan, 0, x).astype(np.int64 if x.dtype.kind == "i" else x.dtype)
+    order: Array = np.lexsort((falling, ~nan), axis=axis)  # stable
+    return np.take(order, np.arange(count), axis).astype(np.int32)
+
+
+def topk(x: Array, count: int, axis: int) -> Array:
+    """The elements at `topk_index`."""
+    found: Array = np.take_along_axis(x, topk_index(x, count, axis), axis)
+    return found
+
+
 def argmin(x: Array, axis: int, keepdims: bool = True) -> Array:
     """int32 index of the smallest element, the lowest index of equals; the first NaN counts as the smallest."""
     index: Array = np.argmin(x, axis=axis, keepdims=keepdims)

@@ -157,6 +157,11 @@ class ProgramBuilder:
             raise BytecodeError(f"UNPACK of {_text(value)} as {dtype.label}: no whole number of elements it can widen")
         return self._emit(Op.UNPACK, made, (*value.shape[:-1], count), (value.index,), (value,), imm=int(dtype))
 
+    def topk(self, op: Op, value: Register, axis: int, count: int) -> Register:
+        """TOPK or TOPK_INDEX: `count` elements along `axis`."""
+        shape = (*value.shape[:axis], count, *value.shape[axis + 1 :])
+        return self._emit(op, self._result_type(op, (value,)), shape, (value.index,), (value,), axis)
+
     def reduce(self, op: Op, value: Register, axis: int) -> Register:
         """SUM, RMAX, RMIN, PROD, ARGMAX or ARGMIN along `axis`, which stays with size 1."""
         shape = (*value.shape[:axis], 1, *value.shape[axis + 1 :])

@@ -104,6 +104,7 @@ _ALONG_AXIS: dict[Op, Callable[..., Any]] = {
     Op.ARGMIN: numerics.argmin,
     Op.CUMSUM: numerics.cumsum,
 }
+_SELECTIONS: dict[Op, Callable[..., Any]] = {Op.TOPK: numerics.topk, Op.TOPK_INDEX: numerics.topk_index}
 _CASTS: dict[DType, Callable[[Any], Any]] = {
     DType.F32: lambda x: x.astype(np.float32),
     DType.I32: lambda x: numerics.store(np.trunc(x), DType.I32) if x.dtype.kind == "f" else x.astype(np.int32),
@@ -217,6 +218,9 @@ def compute_of(instruction: Instruction, program: Program) -> Callable[..., Any]
     if op in _ALONG_AXIS:
         along = _ALONG_AXIS[op]
         return lambda x: along(x, axis)
+    if op in _SELECTIONS:
+        select, most = _SELECTIONS[op], shape[axis]
+        return lambda x: select(x, most, axis)
     if op is Op.RESHAPE:
         return lambda x: np.reshape(x, shape)
     if op is Op.TRANSPOSE:

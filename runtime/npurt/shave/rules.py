@@ -31,6 +31,7 @@ class ShapeRule(Enum):
     TAKE = "[rows of b, rest of a's shape]"
     UNPACK = "the operand's shape, its last extent bytes / bytes of an element of DType imm"
     REDUCE = "the operand's shape with 1 along axis"
+    TOPK = "the operand's shape, as long or shorter along axis"
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,8 @@ RULES: dict[Op, Rule] = {
     Op.ARGMAX: _INDEX,
     Op.ARGMIN: _INDEX,
     Op.CUMSUM: Rule("r", ShapeRule.SAME, ("ff", "ii"), axis=True),
+    Op.TOPK: Rule("r", ShapeRule.TOPK, ("ff", "ii"), axis=True),
+    Op.TOPK_INDEX: Rule("r", ShapeRule.TOPK, ("if", "ii"), axis=True),
 }
 
 _WIDENED = {
@@ -204,6 +207,10 @@ def _exact_shape(
         return first
     if rule is ShapeRule.REDUCE:
         return _with(first, axis, 1)
+    if rule is ShapeRule.TOPK:
+        if len(dst) != len(first) or dst[axis] > first[axis]:
+            return f"at most the elements of {list(first)} along axis {axis}"
+        return _with(first, axis, dst[axis])
     if rule is ShapeRule.TRANSPOSE:
         axes = permutation(imm, len(first))
         if sorted(axes) != list(range(len(first))) or imm != pack_permutation(axes):

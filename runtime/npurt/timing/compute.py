@@ -21,7 +21,8 @@ OP_CLASS: Mapping[Op, str] = {
     Op.LOAD: "load",
     Op.STORE: "store",
     **dict.fromkeys((Op.COPY, Op.TRANSPOSE, Op.SLICE, Op.CONCAT, Op.TAKE), "move"),
-    **dict.fromkeys((Op.SUM, Op.RMAX, Op.RMIN, Op.PROD, Op.ARGMAX, Op.ARGMIN, Op.CUMSUM), "reduce"),
+    **dict.fromkeys((Op.SUM, Op.RMAX, Op.RMIN, Op.PROD, Op.ARGMAX, Op.ARGMIN, Op.CUMSUM, Op.TOPK, Op.TOPK_INDEX),
+                    "reduce"),
     **dict.fromkeys(
         (Op.EXP, Op.EXP2, Op.LOG, Op.SQRT, Op.RSQRT, Op.RECIP, Op.TANH, Op.SIGMOID, Op.ERF, Op.SIN, Op.COS, Op.POW,
          Op.DIV), "special",
@@ -103,9 +104,10 @@ def program_seconds(program: Program, engine: Engine, memory: Memory) -> float:
     """One run of a vector program on the units of the engine, without its launch. memory: of its operands.
 
     Each instruction takes its class's cycles for every `bytes_per_cycle` of its result (of its operand, where it
-    reduces). Arithmetic goes in lanes as wide as the widest float that the program loads or stores: f16 programs
-    compute in f16 lanes (assumed: the published slopes are those of f16 programs). Where the memory has bank groups, a
-    store puts the pieces of its vectors where they belong, so a transposition before it is free, and conflicts count.
+    reduces; once for each element that TOPK finds). Arithmetic goes in lanes as wide as the widest float that the
+    program loads or stores: f16 programs compute in f16 lanes (assumed: the published slopes are those of f16
+    programs). Where the memory has bank groups, a store puts the pieces of its vectors where they belong, so a
+    transposition before it is free, and conflicts count.
     """
     width = max((arg.dtype.nbytes for arg in program.args if arg.dtype.is_float), default=DType.I32.nbytes)
     scattered = _scattered(program) if memory.bank_groups > 1 else {}
@@ -122,6 +124,7 @@ def program_seconds(program: Program, engine: Engine, memory: Memory) -> float:
 
 def _instruction_cycles(program: Program, instruction: Instruction, width: int, engine: Engine) -> float:
     op = instruction.op
+    passes = program.registers[instruction.dst].shape[instruction.axis] if op in (Op.TOPK, Op.TOPK_INDEX) else 1
     if op in FREE or (op in ROUNDINGS and width == DType.F16.nbytes):
         return 0.0
     kind = OP_CLASS.get(op, "simple")
@@ -130,7 +133,7 @@ def _instruction_cycles(program: Program, instruction: Instruction, width: int, 
         shape, item = arg.shape, arg.dtype.nbytes
     else:
         shape, item = program.registers[instruction.a if kind == "reduce" else instruction.dst].shape, width
-    return engine.cycles[kind] * ceil(prod(shape) * item / engine.bytes_per_cycle)
+    return passes * engine.cycles[kind] * ceil(prod(shape) * item / engine.bytes_per_cycle)
 
 
 def _scattered(program: Program) -> dict[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from npurt.abi.dtypes import DType
-from npurt.abi.records import BaseKind, Predicate, Queue, Step
+from npurt.abi.records import FLAGS, BaseKind, Predicate, Queue, Step
 from npurt.device import step_values
 from npurt.errors import TargetError
 from npurt.exec.order import read_sync
@@ -55,15 +55,18 @@ class EntryTimer:
         self._nodes = _by_index(entry)
         self._types = tuple(np.unique(dpu["a_type"]).tolist())
 
-    def run(self, n_past: int | None = None, n_new: int | None = None, *, held: bool = True) -> Timing:
+    def run(
+        self, n_past: int | None = None, n_new: int | None = None, *, held: bool = True, taken: bool | np.ndarray = True
+    ) -> Timing:
         """n_past: rows of the cache before the step, None for a full one; n_new: valid rows, None for all.
 
-        held: a queue's port stands still for the latency of a transfer; else it goes on to the next. DeviceError for an
-        impossible step.
+        held: a queue's port stands still for the latency of a transfer; else it goes on to the next. taken: whether
+        flags are set, for all tasks with a device predicate alike; or which tasks act, bool [tasks] by index, as a run
+        on real data has shown (`npurt.exec.interpreter.Actives`). DeviceError for an impossible step.
         """
         step = step_values(self._entry, self._entry.max_past if n_past is None else n_past, n_new)
         records = self._records(step)
-        active = self._active(step)
+        active = self._active(step, taken)
         target = self._target
         transfers = transfer_costs(record_moves(records, self._kinds, target), target)
         job = self._job(transfers, active)
@@ -86,10 +89,18 @@ class EntryTimer:
             self._dma["valid"][row] = np.clip(values, 0, most)
         return self._dma
 
-    def _active(self, step: Mapping[Step, int]) -> np.ndarray:
+    @property
+    def flagged(self) -> int:
+        """Tasks with a device predicate."""
+        return int(np.isin(self._predicate, FLAGS).sum())
+
+    def _active(self, step: Mapping[Step, int], taken: bool | np.ndarray) -> np.ndarray:
+        if isinstance(taken, np.ndarray):
+            return taken
+        unset = self._predicate == (Predicate.FLAG_Z if taken else Predicate.FLAG_NZ)
         past = (self._predicate == Predicate.PAST_GT) & (step[Step.N_PAST] <= self._above)
         new = (self._predicate == Predicate.NEW_GT) & (step[Step.N_NEW] <= self._above)
-        return np.asarray(~(past | new))
+        return np.asarray(~(past | new | unset))
 
     def _job(self, transfers: Transfers, active: np.ndarray) -> Job:
         """A task whose predicate is false costs its issue alone."""

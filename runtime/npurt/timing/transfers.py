@@ -79,12 +79,12 @@ def record_moves(records: np.ndarray, kinds: np.ndarray, target: Target) -> Move
     size = records["size"].astype(np.int64)
     valid = size.copy()
     valid[np.arange(len(records)), records["row_dim"]] = records["valid"]
-    gathers = records["op"] == DmaOp.GATHER
+    indexed = (records["op"] == DmaOp.GATHER) | (records["op"] == DmaOp.SCATTER)
     routes, route = _routes(records, kinds, target)
     return Moves(
         size, valid, records["src_stride"], records["dst_stride"], ITEM_BYTES[records["src_type"]],
         ITEM_BYTES[records["dst_type"]], records["op"] != DmaOp.FILL, records["queue"] == Queue.DMA_IN,
-        np.where(gathers, records["valid"], 0).astype(np.int64), route, routes,
+        np.where(indexed, records["valid"], 0).astype(np.int64), route, routes,
     )  # fmt: skip
 
 

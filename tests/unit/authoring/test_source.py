@@ -65,7 +65,8 @@ def test_a_kernel_without_an_example(tmp_path: Path) -> None:
     with pytest.raises(KernelSourceError) as caught:
         find(str(path)).example()
     assert str(caught.value) == (
-        "kernel scaled: its file offers no example(); define one that returns a tile.Example (arrays, params, reference)"
+        "kernel scaled: its file offers no example(); define one that returns a tile.Example "
+        "(arrays, params, reference)"
     )
 
 

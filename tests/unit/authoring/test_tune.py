@@ -98,7 +98,8 @@ def test_a_choice_file_comes_back_and_is_taken_for_equal_calls_alone(tmp_path: P
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is no choice file: it is not JSON (Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
+        ("{", "is no choice file: it is not JSON "
+         "(Expecting property name enclosed in double quotes: line 1 column 2 (char 1))"),
         ("[]", "is no choice file of format 1; `npuc kernel tune --save` writes them"),
         (json.dumps({"format": 1, "choices": [{"kernel": 3}]}), ", choice 0: 'kernel' must be a str"),
     ],
@@ -120,8 +121,8 @@ def test_types_in_words() -> None:
     ("words", "message"),
     [
         ("softmax", "'softmax' is not of the form WHAT=FILE.py:NAME, such as attention=my.py:flash"),
-        ("sofmax=softmax", "'sofmax' is no kernel of the library (did you mean 'softmax'?) and no operator, such as Gelu "
-         "or my.domain::Op"),
+        ("sofmax=softmax", "'sofmax' is no kernel of the library (did you mean 'softmax'?) and no operator, such as "
+         "Gelu or my.domain::Op"),
     ],
 )  # fmt: skip
 def test_bindings_that_say_nothing(words: str, message: str) -> None:

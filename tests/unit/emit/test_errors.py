@@ -153,10 +153,15 @@ def test_what_other_machines_say_and_no_record_holds(tmp_path: Path) -> None:
     assert refusal(small, tmp_path / "x") == (
         "entry main, node n, kernel k[]: a copy of 2 regions at once, a DMA record holds one"
     )
-    small.programs[0].tasks[0].flag = Flag((0,))
+    task = small.programs[0].tasks[0]
+    source, flag, other = (*task.reads, task.writes[1])
+    task.reads, task.writes, task.flag = (source, flag), task.writes[:1], Flag((1,))
     assert refusal(small, tmp_path / "x") == (
-        "entry main, node n, kernel k[]: a device predicate, which no record of this version can hold"
+        "entry main, node n, kernel k[]: the flag f16[8] at byte 64 of b: "
+        "one int32 in the first 2 GiB of memory that tasks write was expected"
     )
+    task.reads, task.flag = (source, flag, other), Flag((1, 2))
+    assert refusal(small, tmp_path / "x") == "entry main, node n, kernel k[]: 2 flags, a record has one predicate"
 
 
 def test_a_name_that_no_string_table_holds(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_every_opcode_is_tested_or_moves_data():
     seen = {case[0] for case in ELEMENTWISE} | {case[0] for case in REDUCTIONS}
     rest = {Op.LOAD, Op.STORE, Op.CONST, Op.IOTA, Op.SCALAR, Op.COPY, Op.RESHAPE, Op.TRANSPOSE, Op.SLICE, Op.CONCAT}
     assert set(RULES) == set(Op)
-    assert seen | rest | {Op.CAST, Op.TAKE, Op.CUMSUM, Op.UNPACK} == set(Op)
+    assert seen | rest | {Op.CAST, Op.TAKE, Op.CUMSUM, Op.UNPACK, Op.TOPK, Op.TOPK_INDEX} == set(Op)
 
 
 @pytest.mark.parametrize("dtype", [d for d in DType if d not in (DType.BOOL, DType.I64)], ids=lambda d: d.label)
@@ -142,6 +142,16 @@ def test_unpack_reads_bytes_as_load_does(dtype: DType):
     got = run(lambda b, r: b.unpack(r, dtype), data)
     np.testing.assert_array_equal(got, numerics.unpack(data, dtype).astype(got.dtype))
     assert got.shape == (3, 64 // dtype.bits)
+
+
+def test_topk_takes_the_largest_in_falling_order():
+    nan, inf = np.nan, np.inf
+    x = np.array([[1, 3, 3, -inf], [nan, 2, inf, nan], [-0.0, 0.0, -1, 5]], np.float32)
+    index = np.array([[1, 2, 0], [0, 3, 2], [3, 0, 1]], np.int32)
+    np.testing.assert_array_equal(run(lambda b, r: b.topk(Op.TOPK_INDEX, r, 1, 3), x), index)
+    np.testing.assert_array_equal(run(lambda b, r: b.topk(Op.TOPK, r, 1, 3), x), np.take_along_axis(x, index, 1))
+    whole = np.array([[5, -(2**31), 2**31 - 1]], np.int32).T
+    np.testing.assert_array_equal(run(lambda b, r: b.topk(Op.TOPK, r, 0, 2), whole), [[2**31 - 1], [5]])
 
 
 def test_moves():

@@ -92,7 +92,7 @@ ERRORS = [
     (HEAD + "# a comment\n\ntask 1 dpu copy : -> a f16[1]\n", "line 5: task 1 stands where task 0 is due"),
     (
         HEAD + "task 0 dpu move : -> a f16[1]\n",
-        "line 3: move is no operation; there are copy, fill, gather, mma, call",
+        "line 3: move is no operation; there are copy, fill, gather, scatter, mma, call",
     ),
     (HEAD + "task 0 dpu copy : b f16[1] -> a f16[1]\n", "line 3: buffer b does not stand above"),
     (HEAD + "task 0 dpu copy : a f17[1] -> a f16[1]\n", f"line 3: f17 is no element type; there are {TYPES}"),

@@ -108,7 +108,7 @@ CASES = {
         with t.when(n > 3):
             pass
         """,
-        "when() takes a condition on t.step, such as t.step.n_past > 64; use `if` for static values",
+        "when() takes a condition on t.step, such as t.step.n_past > 64, or a flag tile; use `if` for static values",
         "t.when(n > 3)",
     ),
     "valid": (
@@ -126,6 +126,70 @@ CASES = {
         "b = t.reshape(a, (5, 5))",
         "a tile of shape [4, 8] has 32 elements, not those of [5, 5]",
         "t.reshape(a, (5, 5))",
+    ),
+    "flag of many": (
+        """
+        with t.when(a > 0.0):
+            t.store(out, (i * 4, 0), a)
+        """,
+        "a flag is a bool or i32 tile of one element, got Tile(bool[4, 8]); reduce and compare first",
+        "t.when(a > 0.0)",
+    ),
+    "flag of floats": (
+        """
+        with t.when(a[0:1, 0:1]):
+            t.store(out, (i * 4, 0), a)
+        """,
+        "a flag is a bool or i32 tile of one element, got Tile(f16[1, 1]); reduce and compare first",
+        "t.when(a[0:1, 0:1])",
+    ),
+    "untaken step": (
+        """
+        with t.when(t.step.n_past > 2, taken=False):
+            t.store(out, (i * 4, 0), a)
+        """,
+        "taken=False goes with a flag tile; write the opposite condition on t.step",
+        "t.when(t.step.n_past > 2, taken=False)",
+    ),
+    "index type": (
+        "b = t.load(x, (a, 0), (4, 8))",
+        "an index must be a number or an i32 tile of rank 0 or 1, got Tile(f16[4, 8])",
+        "t.load(x, (a, 0), (4, 8))",
+    ),
+    "index count": (
+        "b = t.load(x, (t.iota((3,), 0), 0), (4, 8))",
+        "the index tile has 3 numbers, the part 4 rows along dimension 0",
+        "t.load(x, (t.iota((3,), 0), 0), (4, 8))",
+    ),
+    "two indices": (
+        "b = t.load(x, (t.iota((4,), 0), t.iota((8,), 0)), (4, 8))",
+        "dimensions 0 and 1 are both chosen by a tile; a transfer has one such",
+        "t.load(x, (t.iota((4,), 0), t.iota((8,), 0)), (4, 8))",
+    ),
+    "index and valid": (
+        "b = t.load(x, (t.iota((4,), 0), 0), (4, 8), valid=(0, t.step.n_new))",
+        "valid= does not go with an index tile: give -1 for rows that do not exist",
+        "t.load(x, (t.iota((4,), 0), 0), (4, 8), valid=(0, t.step.n_new))",
+    ),
+    "scatter type": (
+        "t.scatter(y, t.iota((4,), 0), a)",
+        "a tile of f16 cannot be scattered into i32[8, 8]: the transfer converts among floats alone; "
+        "store it into scratch of that type and load it from there",
+        "t.scatter(y, t.iota((4,), 0), a)",
+    ),
+    "topk": (
+        "b = t.topk(a, 9, 1)",
+        "topk of 9 along axis 1: a tile of shape [4, 8] has 8 there",
+        "t.topk(a, 9, 1)",
+    ),
+    "flag escapes": (
+        """
+        with t.when(t.max(a, (0, 1)) > 0.0):
+            b = a + 1.0
+        t.store(out, (i * 4, 0), b)
+        """,
+        "this tile is made inside when(flag) and used outside; store it in scratch inside the block and load that",
+        "t.store(out, (i * 4, 0), b)",
     ),
     "escapes when": (
         """
@@ -155,7 +219,7 @@ def test_message_and_caret(name: str) -> None:
     assert str(caught.value) == f"{file}:{row + 1}: {reason}\n    {source[row]}\n    {carets}"
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"escapes when"}))
+@pytest.mark.parametrize("name", sorted(set(CASES) - {"escapes when", "flag escapes"}))
 def test_eager_execution_gives_the_same_reasons(name: str) -> None:
     body, reason, _ = CASES[name]
     kernel = compile_kernel(body, f"/kernels/eager_{name.replace(' ', '_')}.py")
