@@ -53,23 +53,23 @@ def loads_of(entry: EntryGraph, item: int, n_past: int) -> Loads:
 
 def seconds_in(target: Target, count: float, held: bool) -> float:
     """Time of one port for loads: bytes at the full rate, and a latency for each largest double-buffered load."""
-    return _seconds(target, _fastest(target, loads=True), count, held)
+    return _seconds(target, fastest_route(target, loads=True), count, held)
 
 
 def seconds_out(target: Target, count: float, held: bool) -> float:
     """The same for stores."""
-    return _seconds(target, _fastest(target, loads=False), count, held)
+    return _seconds(target, fastest_route(target, loads=False), count, held)
 
 
 def shared_seconds(target: Target, count: float) -> float:
     """Time of what loads and stores share; 0 where they share nothing."""
-    name = _fastest(target, loads=True).pool
+    name = fastest_route(target, loads=True).pool
     return count / target.pools[name].rate if name else 0.0
 
 
 def buffer_bytes(target: Target) -> int:
     """The on-chip memory that loads go to."""
-    return target.memories[_fastest(target, loads=True).destination].bytes
+    return target.memories[fastest_route(target, loads=True).destination].bytes
 
 
 def _seconds(target: Target, route: Route, count: float, held: bool) -> float:
@@ -81,7 +81,8 @@ def _seconds(target: Target, route: Route, count: float, held: bool) -> float:
     return count / route.rate + times * route.latency
 
 
-def _fastest(target: Target, *, loads: bool) -> Route:
+def fastest_route(target: Target, *, loads: bool) -> Route:
+    """The way between device memory and a scratchpad that has the highest rate."""
     on_chip = target.on_chip
     routes = [
         route

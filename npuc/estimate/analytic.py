@@ -1,0 +1,145 @@
+"""The analytical estimate of one entry: what a compiled program would take, from the graph and the target alone.
+
+It is no bound: tiles, launches and re-read operands count as the library has them. It needs no weights, no lowering and
+no schedule, so it stands beside a simulated figure as a second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx_ir as ir
+
+from npuc.bound.traffic import fastest_route
+from npuc.estimate.cost import Cost, Coster, Machine
+from npuc.estimate.experts import Experts
+from npuc.estimate.formats import FORMATS, WeightFormat
+from npuc.estimate.operations import Operation, operations_of
+from npuc.estimate.streams import Stage, makespan
+from npuc.graph.entry import EntryGraph
+from npurt.abi.dtypes import DType
+from npurt.target.model import Target
+
+PARTS = ("ddr", "matrix", "vector", "launches")
+"""Loads with their latency; MACs; vector instructions; starts of programs. The last three add up, the loads run beside
+them."""
+READINGS = {"held": True, "overlapped": False}
+
+
+@dataclass(frozen=True)
+class Analytic:
+    """One entry on one tile. seconds: of a run; parts: seconds by `PARTS`. n_past: valid rows of the caches. costs: of
+    each operation in order."""
+
+    entry: str
+    n_past: int
+    seconds: float
+    parts: Mapping[str, float]
+    costs: tuple[Cost, ...]
+
+    @property
+    def loaded(self) -> int:
+        return sum(cost.loaded for cost in self.costs)
+
+    @property
+    def stored(self) -> int:
+        return sum(cost.stored for cost in self.costs)
+
+    @property
+    def macs(self) -> int:
+        return sum(cost.macs for cost in self.costs)
+
+    @property
+    def bound_by(self) -> str:
+        """The part that decides: loads, or the largest of what adds up to more."""
+        computed = [name for name in PARTS if name != "ddr"]
+        if self.parts["ddr"] >= sum(self.parts[name] for name in computed):
+            return "ddr"
+        return max(computed, key=lambda name: self.parts[name])
+
+
+def analytic(
+    entry: EntryGraph, target: Target, precision: str | DType = "f16", *, n_past: int | None = None, held: bool = True
+) -> Analytic:
+    """precision: a name of `FORMATS`, or the type of floats. n_past: None for full caches. held: a port stands still
+    for the latency of a transfer. TargetError where the target multiplies no such floats."""
+    form = FORMATS[precision.label if isinstance(precision, DType) else precision]
+    return Entry(entry).analytic(target, form, n_past=n_past, held=held)
+
+
+def analytic_record(entry: EntryGraph, target: Target, precision: str | DType = "f16") -> dict[str, Any]:
+    """For a program's metadata: microseconds and parts in both readings of the latency, at full caches."""
+    runs = {name: analytic(entry, target, precision, held=held) for name, held in READINGS.items()}
+    first = next(iter(runs.values()))
+    return {
+        "n_past": first.n_past,
+        "ddr_bytes": first.loaded + first.stored,
+        "us": {name: round(run.seconds * 1e6, 3) for name, run in runs.items()},
+        "parts_us": {name: {p: round(s * 1e6, 3) for p, s in run.parts.items()} for name, run in runs.items()},
+    }
+
+
+class Entry:
+    """An entry with what does not depend on target, format and step: its operations, experts and lives of values."""
+
+    def __init__(self, graph: EntryGraph) -> None:
+        self.graph = graph
+        self.operations = operations_of(graph)
+        self.experts = Experts(list(graph.model.graph))
+        self._lives = _lives(self.operations)
+
+    def analytic(self, target: Target, form: WeightFormat, *, n_past: int | None = None, held: bool = True) -> Analytic:
+        """As `analytic`."""
+        past = self.graph.capacity if n_past is None else min(n_past, self.graph.capacity)
+        machine = Machine.of(target, form, past)
+        coster, free = Coster(machine, self.experts), self._free(machine)
+        costs = tuple(coster.cost(*pair) for pair in zip(self.operations, free, strict=True))
+        route, back = (fastest_route(target, loads=loads) for loads in (True, False))
+        launches = [_launches(cost, target) for cost in costs]
+        latency, waits = (route.latency, back.latency) if held else (0.0, 0.0)
+        loads = [cost.loaded / route.rate + cost.loads * latency for cost in costs]
+        stages = [
+            Stage(load, cost.matrix + cost.vector + launch, _store(cost, back.rate, waits), cost.loaded, cost.tiles)
+            for cost, load, launch in zip(costs, loads, launches, strict=True)
+        ]
+        once = 0.0 if held else route.latency
+        parts = {
+            "ddr": sum(loads) + once,
+            "matrix": sum(cost.matrix for cost in costs),
+            "vector": sum(cost.vector for cost in costs),
+            "launches": sum(launches),
+        }
+        return Analytic(self.graph.label, past, makespan(stages, machine.room, route.rate) + once, parts, costs)
+
+    def _free(self, machine: Machine) -> list[int]:
+        """Bytes of the scratchpad beside the values that live on chip, at each operation."""
+        live = [0] * len(self.operations)
+        for value, (first, last) in self._lives.items():
+            if not machine.spilled(value):
+                for at in range(first, last + 1):
+                    live[at] += machine.bytes(value)
+        return [max(machine.room - count, machine.room // 8) for count in live]
+
+
+def _lives(operations: Sequence[Operation]) -> dict[ir.Value, tuple[int, int]]:
+    """The operation that makes each value, and the last that reads it."""
+    lives: dict[ir.Value, tuple[int, int]] = {}
+    for at, operation in enumerate(operations):
+        for value in operation.inputs():
+            if value in lives:
+                lives[value] = lives[value][0], at
+        for value in operation.outputs():
+            lives[value] = at, at
+    return lives
+
+
+def _launches(cost: Cost, target: Target) -> float:
+    matrix, vector, sync = target.engine_of("matrix"), target.engine_of("vector"), target.sync
+    start = cost.runs * (vector.launch + sync.issue + sync.latency)
+    return start + (cost.tiles * (matrix.launch + sync.issue) + sync.latency if cost.macs else 0.0)
+
+
+def _store(cost: Cost, rate: float, latency: float) -> float:
+    return cost.stored / rate + latency if cost.stored else 0.0

@@ -1,0 +1,253 @@
+"""What each operation costs one tile or core: bytes in and out, seconds of the matrix and the vector engine, runs.
+
+Sizes of tiles follow the library's rules in outline: weights stream through a third of what is free on chip, a value
+larger than half of the scratchpad goes through device memory, attention takes as many heads and rows as fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import ceil, prod
+
+import onnx_ir as ir
+
+from npuc.bound.traffic import CACHES, STEP_INPUTS, buffer_bytes
+from npuc.bound.work import Costs
+from npuc.estimate.experts import Choice, Experts
+from npuc.estimate.formats import WeightFormat
+from npuc.estimate.instructions import attention_columns, attention_seconds, vector_seconds
+from npuc.estimate.operations import Operation
+from npuc.estimate.tiles import Product, blocks_of, halvings
+from npuc.graph.nodes import attributes, dims
+from npuc.graph.state_pairs import NEXT_PREFIX
+from npurt.target.model import Target
+
+STREAMED = 3
+"""Tiles of weights that fit beside each other: one loads, one computes, one is left for results."""
+KEY_BLOCK = 512
+"""Rows of a cache that attention loads at once."""
+SUMS = 4
+"""Bytes of a score or a sum in f32."""
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
+_NARROW = {ir.DataType.BOOL: 1, ir.DataType.INT8: 1, ir.DataType.UINT8: 1}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One operation. weights, cache, other: bytes loaded; stored: bytes; loads: transfers in. macs: multiplications of
+    the formula. matrix, vector: seconds of the engines. runs: of vector programs. tiles: parts whose loads and
+    computations overlap."""
+
+    name: str
+    weights: int = 0
+    cache: int = 0
+    other: int = 0
+    stored: int = 0
+    loads: int = 0
+    macs: int = 0
+    matrix: float = 0.0
+    vector: float = 0.0
+    runs: int = 0
+    tiles: int = 1
+
+    @property
+    def loaded(self) -> int:
+        return self.weights + self.cache + self.other
+
+
+@dataclass(frozen=True)
+class Machine:
+    """One tile of a target. room: bytes of the scratchpad that loads go to. n_past: valid rows of the caches."""
+
+    target: Target
+    costs: Costs
+    format: WeightFormat
+    room: int
+    n_past: int
+
+    @classmethod
+    def of(cls, target: Target, form: WeightFormat, n_past: int) -> Machine:
+        """TargetError where the target multiplies no such floats."""
+        return cls(target, Costs.of(target, form.floats), form, buffer_bytes(target), n_past)
+
+    def bytes(self, value: ir.Value) -> int:
+        """Of a value, or of a constant that is no weight matrix."""
+        item = self.costs.item if value.dtype in _FLOATS else _NARROW.get(value.dtype or ir.DataType.INT32, 4)
+        return prod(dims(value)) * item
+
+    def spilled(self, value: ir.Value) -> bool:
+        """Whether a value that an operation makes goes through device memory."""
+        return value.producer() is not None and self.bytes(value) > self.room // 2
+
+    def far(self, value: ir.Value) -> bool:
+        """Whether a value has to be loaded."""
+        return value.const_value is not None or value.is_graph_input() or self.spilled(value)
+
+
+class Coster:
+    """Costs of an entry's operations, in their order: a constant is loaded by the first that needs it."""
+
+    def __init__(self, machine: Machine, experts: Experts) -> None:
+        self.machine, self.experts = machine, experts
+        self._seen: set[str | None] = set(STEP_INPUTS)
+
+    def cost(self, operation: Operation, free: int) -> Cost:
+        """free: bytes on chip that no live value takes."""
+        match operation.kind:
+            case "product" | "pair":
+                return self._products(operation, free)
+            case "attention":
+                return self._attention(operation, free)
+            case "gather":
+                return self._gather(operation)
+            case _:
+                return self._vector(operation)
+
+    def _products(self, operation: Operation, free: int) -> Cost:
+        machine, form = self.machine, self.machine.format
+        first = operation.products[0]
+        x, w = _given(first.inputs[0]), _given(first.inputs[1])
+        constant = w.const_value is not None
+        bits = form.bits if constant else 8 * machine.costs.item
+        choice, shape = self.experts.by_node.get(first), dims(w)
+        m, k, n = _extents(first)
+        count, copies = len(operation.products), prod(shape[:-2])
+        if choice is not None:
+            m, copies = choice.group, ceil(choice.needed)
+        elif not constant:
+            count, copies = 1, prod(dims(first.outputs[0])[:-2])
+        blocks = blocks_of(Product(m, k, n, count, machine.costs.item, bits, machine.far(x)), free // STREAMED)
+        weights = sum(self._weights(node, choice) * blocks.w_loads for node in operation.products)
+        other = machine.bytes(x) * blocks.x_loads if machine.far(x) else 0
+        if not constant and machine.far(w):
+            other += machine.bytes(w) * blocks.w_loads
+        rest = [v for v in operation.inputs() if v is not x and all(v is not p.inputs[1] for p in operation.products)]
+        more, loads = self._crossing(rest)
+        computed = 1.0 if choice is None else choice.computed
+        macs = sum(prod(dims(node.outputs[0])) * k for node in operation.products) * computed
+        matrix = machine.costs.macs(m, macs)
+        operands = (m * k * blocks.columns + m * n * blocks.steps) * machine.costs.item * copies + weights
+        rate = machine.costs.matrix.operand_rate
+        tiles = blocks.rows * blocks.columns * blocks.steps * copies
+        vector = vector_seconds(operation, machine.target.engine_of("vector"), machine.costs.item)
+        return Cost(
+            operation.name, weights, 0, other + more, self._stored(operation), blocks.transfers * copies + loads,
+            int(macs), max(matrix, operands / rate if rate else 0.0), vector,
+            blocks.rows * blocks.columns if operation.kind == "pair" else 0, tiles,
+        )  # fmt: skip
+
+    def _weights(self, node: ir.Node, choice: Choice | None) -> int:
+        value = _given(node.inputs[1])
+        if value.const_value is None or value.name in self._seen:
+            return 0
+        self._seen.add(value.name)
+        _, k, n = _extents(node)
+        matrices = prod(dims(value)[:-2])
+        return int(matrices * self.machine.format.matrix_bytes(n, k) * (1.0 if choice is None else choice.read))
+
+    def _attention(self, operation: Operation, free: int) -> Cost:
+        machine, node = self.machine, operation.last
+        _, heads, rows, depth = dims(_given(node.inputs[0]))
+        groups, width = dims(_given(node.inputs[1]))[1], dims(_given(node.inputs[2]))[3]
+        columns, item = attention_columns(node), machine.costs.item
+        bm, bg = attention_block(heads, groups, rows, columns, max(depth, width), item, free)
+        row_blocks, programs = ceil(rows / bm), ceil(groups / bg) * ceil(rows / bm)
+        past = min(machine.n_past, columns - rows)
+        read = min(columns - rows, ceil(past / KEY_BLOCK) * KEY_BLOCK)  # later blocks are not multiplied
+        caches = [v for at, v in enumerate(node.inputs) if at in CACHES and v is not None and v.is_graph_input()]
+        cache = sum(groups * dims(v)[3] * past * item for v in caches) * row_blocks
+        self._seen.update(v.name for v in caches)
+        other, loads = self._crossing(v for v in operation.inputs() if v not in caches)
+        seen = heads * sum(min(past + i + 1, _window(node) or past + rows) for i in range(rows))
+        share = heads // groups
+        m = share * rows if rows == 1 else bm
+        matrix = machine.costs.macs(m, heads * rows * (read + rows) * (depth + width))
+        loads += programs * (1 + ceil(past / KEY_BLOCK)) * len(caches)
+        vector = attention_seconds(node, machine.target.engine_of("vector"), item)
+        return Cost(operation.name, 0, cache, other, self._stored(operation), loads, seen * (depth + width), matrix,
+                    vector, programs, programs)  # fmt: skip
+
+    def _gather(self, operation: Operation) -> Cost:
+        node = operation.last
+        table = _given(node.inputs[0])
+        rows = min(self.machine.bytes(node.outputs[0]), self.machine.bytes(table)) if self.machine.far(table) else 0
+        more, loads = self._crossing(operation.inputs()[1:])
+        return Cost(operation.name, other=rows + more, stored=self._stored(operation), loads=loads + (rows > 0))
+
+    def _vector(self, operation: Operation) -> Cost:
+        machine, share = self.machine, self.experts.share(operation.nodes)
+        other, loads = self._crossing(operation.inputs())
+        if operation.kind == "move":
+            return Cost(operation.name, other=other, loads=loads, stored=self._stored(operation))
+        seconds = vector_seconds(operation, machine.target.engine_of("vector"), machine.costs.item) * share
+        values = [v for v in (*operation.inputs(), *operation.outputs()) if v.const_value is None]
+        runs = _runs(sum(map(machine.bytes, values)) * share, machine.room)
+        return Cost(operation.name, other=int(other * share), stored=int(self._stored(operation) * share), loads=loads,
+                    vector=seconds, runs=runs)  # fmt: skip
+
+    def _crossing(self, values: Iterable[ir.Value]) -> tuple[int, int]:
+        """Bytes and transfers of operands that are loaded whole; constants and inputs once in an entry."""
+        total = loads = 0
+        for value in values:
+            if value.name in self._seen or value.shape is None or not self.machine.far(value):
+                continue
+            if not self.machine.spilled(value):
+                self._seen.add(value.name)
+            if value.const_value is not None and prod(dims(value)) == 1:
+                continue  # a part of the instruction
+            count = self.machine.bytes(value)
+            total, loads = total + count, loads + ceil(count / (self.machine.room // STREAMED))
+        return total, loads
+
+    def _stored(self, operation: Operation) -> int:
+        """Results of the entry, as f32 but for new rows of states, and what goes through device memory."""
+        machine, total = self.machine, 0
+        for value in operation.outputs():
+            if value.is_graph_output() and not (value.name or "").startswith(NEXT_PREFIX):
+                total += prod(dims(value)) * SUMS
+            elif value.is_graph_output() or machine.spilled(value):
+                total += machine.bytes(value)
+        return total
+
+
+def attention_block(
+    heads: int, groups: int, rows: int, columns: int, depth: int, item: int, free: int
+) -> tuple[int, int]:
+    """(rows, key heads) of one program whose scores, weights and block of keys take at most `free` bytes; (1, 1) where
+    not even a row fits. All key heads at once for one row, else one; then fewer rows."""
+    sizes = [(rows, count) for count in halvings(groups, 1)] + [(bm, 1) for bm in list(halvings(rows, 1))[1:]]
+    for bm, count in sizes:
+        if attention_bytes(heads // groups * count * bm, columns, count, depth, item) <= free:
+            return bm, count
+    return 1, 1
+
+
+def attention_bytes(rows: int, columns: int, groups: int, depth: int, item: int) -> int:
+    """On chip for `rows` rows of scores: scores in f32, weights, and a block of keys or values."""
+    return rows * columns * (SUMS + item) + groups * min(columns, KEY_BLOCK) * depth * item
+
+
+def _runs(nbytes: float, room: int) -> int:
+    """Programs of a function of whole rows: halves until one fits."""
+    runs = 1
+    while nbytes / runs > room:
+        runs *= 2
+    return runs
+
+
+def _extents(node: ir.Node) -> tuple[int, int, int]:
+    """m, k and n of one product."""
+    a, b, c = dims(_given(node.inputs[0])), dims(_given(node.inputs[1])), dims(node.outputs[0])
+    turned = node.op_type == "Gemm" and bool(attributes(node).get("transA", 0))
+    rows = prod(c[:-1]) if len(b) <= 2 else (c[-2] if len(c) > 1 else 1)
+    return rows, a[0] if turned else a[-1], c[-1]
+
+
+def _window(node: ir.Node) -> int:
+    return int(attributes(node).get("window", 0))
+
+
+def _given(value: ir.Value | None) -> ir.Value:
+    assert value is not None
+    return value

@@ -1,0 +1,99 @@
+"""The canonical graph as the operations that a compiled program runs: one or more nodes each, in the graph's order.
+
+The grouping is the compiler's own: elementwise chains, a residual sum with the norm behind it, gated layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import onnx_ir as ir
+
+from npuc.bound.work import MOVES
+from npuc.graph.entry import EntryGraph
+from npuc.graph.nodes import SHAPE_OPERANDS
+from npuc.lower.gated import find_gated
+from npuc.lower.groups import group_nodes, members_of
+from npuc.lower.residual import norm_of_sum
+
+Kind = Literal["product", "pair", "attention", "vector", "gather", "move"]
+PRODUCTS = ("MatMul", "Gemm")
+ROW_TABLES = ("Gather", "StepRows")
+"""Operators that take rows of their first operand."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """Nodes that run together. kind: "product" of two operands; "pair", two products and the chain behind them;
+    "attention"; "vector"; "gather" of rows; "move", which may cost nothing."""
+
+    kind: Kind
+    nodes: tuple[ir.Node, ...]
+
+    @property
+    def last(self) -> ir.Node:
+        return self.nodes[-1]
+
+    @property
+    def name(self) -> str:
+        """The name of its last node, which a compiled program has for it, too."""
+        return self.last.name or ""
+
+    @property
+    def products(self) -> tuple[ir.Node, ...]:
+        return tuple(node for node in self.nodes if node.op_type in PRODUCTS)
+
+    def inputs(self) -> list[ir.Value]:
+        """The data that it reads and does not make, each once: no shapes and axes."""
+        made = {output for node in self.nodes for output in node.outputs}
+        values = [value for node in self.nodes for value in _data(node)]
+        return list(dict.fromkeys(value for value in values if value not in made))
+
+    def outputs(self) -> list[ir.Value]:
+        """What others read, or the entry gives."""
+        own = set(self.nodes)
+        made = [output for node in self.nodes for output in node.outputs if output.name]
+        return [v for v in made if v.is_graph_output() or any(use.node not in own for use in v.uses())]
+
+
+def operations_of(entry: EntryGraph) -> list[Operation]:
+    """entry: canonical, with static shapes."""
+    return list(_operations(entry))
+
+
+def _operations(entry: EntryGraph) -> Iterator[Operation]:
+    graph = entry.model.graph
+    nodes = list(graph)
+    groups = group_nodes(nodes, frozenset(graph.outputs))
+    grouped, gated = members_of(groups), find_gated(groups)
+    position = {node: place for place, node in enumerate(nodes)}
+    done = {product for layer in gated.values() for product in layer.products}
+    for node in nodes:
+        norm = norm_of_sum(groups[node], position) if node in groups else None
+        if norm is not None:
+            done.add(norm)
+            yield Operation("vector", (*groups[node].nodes, norm))
+        elif node in gated:
+            yield Operation("pair", (*gated[node].products, *gated[node].group.nodes))
+        elif node in groups:
+            kind: Kind = "move" if all(member.op_type in MOVES for member in groups[node].nodes) else "vector"
+            yield Operation(kind, groups[node].nodes)
+        elif node not in grouped and node not in done:
+            yield Operation(_kind(node), (node,))
+
+
+def _data(node: ir.Node) -> list[ir.Value]:
+    skipped = SHAPE_OPERANDS.get(node.op_type, ()) if not node.domain else ()
+    return [value for at, value in enumerate(node.inputs) if value is not None and at not in skipped]
+
+
+def _kind(node: ir.Node) -> Kind:
+    if node.op_type == "Attention":
+        return "attention"
+    if node.op_type in PRODUCTS:
+        return "product"
+    if node.op_type in ROW_TABLES:
+        return "gather"
+    return "move" if node.op_type in MOVES else "vector"
