@@ -13,11 +13,14 @@ from npuc.frontend.model import LoadedModel
 __all__ = ["LoadedModel", "ModelRefused", "check_model", "load"]
 
 
-def load(path: str | PathLike[str]) -> LoadedModel:
-    """Reads an ONNX file, or a folder with a model.onnx. No weight is read. Raises ModelRefused."""
+def load(path: str | PathLike[str], *, values: bool = True) -> LoadedModel:
+    """Reads an ONNX file, or a folder with a model.onnx. No weight is read. Raises ModelRefused.
+
+    values: False lets weights be without data (a file that is missing), for what needs their shapes alone.
+    """
     from npuc.frontend.read import load_model
 
-    return load_model(path)
+    return load_model(path, values=values)
 
 
 def check_model(loaded: LoadedModel) -> None:

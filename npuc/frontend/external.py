@@ -7,12 +7,15 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from npuc.frontend.absent import absent
 from npuc.frontend.errors import Problems
 
+MISSING = (Path(), 0)
 
-def bind_external(model: ir.Model, model_file: Path, problems: Problems) -> None:
+
+def bind_external(model: ir.Model, model_file: Path, problems: Problems, *, values: bool = True) -> set[str]:
     """Points every external tensor at its file in the model's folder, and adds a problem for each that must not be
-    used.
+    used. values: False lets a file be missing; the names of the weights in it come back, without data.
 
     A location is relative, without "..", and ends in the folder also after all links are followed. One layout more is
     let through, that of download caches: model file and weight file are both links into one other folder.
@@ -20,6 +23,7 @@ def bind_external(model: ir.Model, model_file: Path, problems: Problems) -> None
     folder = model_file.parent
     store = model_file.resolve().parent
     sizes: dict[str, tuple[Path, int] | None] = {}
+    without: set[str] = set()
     for graph in model.graphs():
         for value in graph.initializers.values():
             tensor = value.const_value
@@ -27,14 +31,18 @@ def bind_external(model: ir.Model, model_file: Path, problems: Problems) -> None
                 continue
             location = os.fspath(tensor.location)
             if location not in sizes:
-                sizes[location] = _find(location, folder, store, problems)
+                sizes[location] = _find(location, folder, store, problems, values)
             found = sizes[location]
-            if found is not None and _fits(tensor, location, found[1], problems):
+            if found == MISSING:
+                without.add(value.name or "")
+                value.const_value = absent(tensor, problems)
+            elif found is not None and _fits(tensor, location, found[1], problems):
                 value.const_value = _at(tensor, found[0])
+    return without
 
 
-def _find(location: str, folder: Path, store: Path, problems: Problems) -> tuple[Path, int] | None:
-    """The real file of a location and its size."""
+def _find(location: str, folder: Path, store: Path, problems: Problems, values: bool) -> tuple[Path, int] | None:
+    """The real file of a location and its size; None for a problem, MISSING where that is none."""
     path = Path(location)
     if not location or path.is_absolute() or ".." in path.parts or "\\" in location or "\0" in location:
         problems.add(f"external data path {location!r} leaves the model's folder")
@@ -47,6 +55,8 @@ def _find(location: str, folder: Path, store: Path, problems: Problems) -> tuple
     if not real.is_relative_to(folder.resolve()) and real.parent != store:
         problems.add(f"external data path {location!r} is a link out of the model's folder")
         return None
+    if not values and not real.exists():
+        return MISSING
     if not real.is_file():
         problems.add(f"external data file {location!r} is missing")
         return None

@@ -19,10 +19,11 @@ class LoadedModel:
 
     model: weights of external files are mapped on first use, never copied. assets: file name ("tokenizer.json",
     "chat_template.jinja", ...) to the file, or to its content where it was a part of another file. name: of the folder
-    or the file. source: the model file's name for messages.
+    or the file. source: the model file's name for messages. absent: names of weights without data.
     """
 
     model: ir.Model
     assets: Mapping[str, Asset] = field(default_factory=dict)
     name: str = ""
     source: str = ""
+    absent: frozenset[str] = frozenset()

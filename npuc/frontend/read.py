@@ -19,11 +19,14 @@ from npuc.frontend.locate import find_assets, find_model
 from npuc.frontend.model import LoadedModel
 from npuc.frontend.names import check_names
 from npuc.frontend.order import ordered
-from npuc.frontend.weights import check_weights
+from npuc.frontend.weights import check_weights, drop_empty
 
 
-def load_model(path: str | PathLike[str]) -> LoadedModel:
+def load_model(path: str | PathLike[str], *, values: bool = True) -> LoadedModel:
     """Reads an ONNX file, or the model of a folder. Raises ModelRefused with all faults of the file at once.
+
+    values: False lets weights be without data, in a missing file or in the model itself; `LoadedModel.absent` names
+    them.
 
     Dimensions that an exporter wrote as text ("16") become numbers, and initializers that are also listed as inputs
     (a default that a caller might replace) become plain constants. Nodes are put into an order that runs, if there is
@@ -41,7 +44,9 @@ def load_model(path: str | PathLike[str]) -> LoadedModel:
             model = ir.serde.deserialize_model(proto)
     except Exception as error:  # the converter has no error class of its own for what a file can do to it
         raise ModelRefused([f"not a valid model: {_root(error)}"], source) from error
-    bind_external(model, model_file, problems)
+    without = bind_external(model, model_file, problems, values=values)
+    if not values:
+        without |= drop_empty(model, problems)
     check_weights(model, problems)
     problems.refuse(source)
     _plain_dims(model)
@@ -50,7 +55,8 @@ def load_model(path: str | PathLike[str]) -> LoadedModel:
     if not stuck and nodes != list(model.graph):
         model.graph.sort()
     assets = find_assets(named, model_file)
-    return LoadedModel(model, assets, named.resolve().name if named.is_dir() else model_file.stem, source)
+    name = named.resolve().name if named.is_dir() else model_file.stem
+    return LoadedModel(model, assets, name, source, frozenset(without))
 
 
 def _parse(file: Path, source: str) -> onnx.ModelProto:

@@ -7,6 +7,7 @@ import math
 import onnx
 import onnx_ir as ir
 
+from npuc.frontend.absent import absent
 from npuc.frontend.errors import Problems
 
 MAX_TENSOR_BYTES = 1 << 36  # 64 GiB: no decoder has a weight or value near it; a hostile file may ask for more
@@ -22,6 +23,18 @@ def check_weights(model: ir.Model, problems: Problems) -> None:
             for attribute in node.attributes.values():
                 if attribute.type == ir.AttributeType.TENSOR:
                     _check_tensor(attribute.value, f"node {node.name} ({node.op_type})", problems)
+
+
+def drop_empty(model: ir.Model, problems: Problems) -> set[str]:
+    """Takes initializers that hold no number, though their shape has some, for weights without data; their names."""
+    found = set()
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.TensorProtoTensor) and _held(tensor.raw) == 0 and tensor.size:
+                found.add(value.name or "")
+                value.const_value = absent(tensor, problems)
+    return found
 
 
 def _check_tensor(tensor: ir.TensorProtocol, where: str, problems: Problems) -> None:

@@ -70,13 +70,31 @@ class Builder:
 
     def op(self, kind: str, *inputs: str, out: str = "", **attributes: Any) -> str:
         """Adds a node with one output, named `out` or after the node, which is named after `scope` and its kind."""
-        full = f"{self.scope}/{kind}"
-        count = self._names.get(full, 0)
-        self._names[full] = count + 1
-        name = f"{full}_{count}" if count else full
+        name = self._name(kind)
         out = out or f"{name}_output_0"
         self._nodes.append(helper.make_node(kind, inputs, [out], name=name, **attributes))
         return out
+
+    def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
+        """Adds a node with `count` outputs, which are named after it."""
+        name = self._name(kind)
+        outputs = [f"{name}_output_{i}" for i in range(count)]
+        self._nodes.append(helper.make_node(kind, inputs, outputs, name=name, **attributes))
+        return outputs
+
+    def linear(self, x: str, name: str) -> str:
+        """x [.., in] times the weight `name`.weight [.., in, out], in a scope of its own."""
+        outer = self.scope
+        self.scope = f"{outer}/{name.split('.')[-1]}"
+        out = self.op("MatMul", x, f"{name}.weight")
+        self.scope = outer
+        return out
+
+    def _name(self, kind: str) -> str:
+        full = f"{self.scope}/{kind}"
+        count = self._names.get(full, 0)
+        self._names[full] = count + 1
+        return f"{full}_{count}" if count else full
 
     def model(self, name: str) -> ModelProto:
         """The finished model; its weights are not in it."""

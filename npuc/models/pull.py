@@ -16,7 +16,7 @@ from npuc.models.errors import PullError
 from npuc.models.fetch import fetch
 from npuc.models.folder import check_space, check_target, staged
 from npuc.models.gguf_file import GgufFile, check_tensors, need_gguf, read_gguf
-from npuc.models.llama import LlamaShape
+from npuc.models.llama import gguf_tensors, shape_from_metadata
 from npuc.models.recipes import Recipe
 from npuc.models.tokenizer import generation_config, model_config, tokenizer_config, tokenizer_json
 from npuc.models.weights import Weight, weights_of
@@ -66,8 +66,8 @@ def write_folder(file: GgufFile, folder: Path, report: Report) -> None:
     from npuc.models.decoder import build_decoder
 
     meta = file.metadata
-    shape = LlamaShape.from_metadata(meta)
-    check_tensors(file, shape.tensors())
+    shape = shape_from_metadata(meta)
+    check_tensors(file, gguf_tensors(shape))
     configs = (model_config(meta, shape), generation_config(meta), tokenizer_json(meta), tokenizer_config(meta, shape))
     for name, content in zip(CONFIGS, configs, strict=True):
         _write(folder / name, _json_bytes(content))
@@ -75,7 +75,7 @@ def write_folder(file: GgufFile, folder: Path, report: Report) -> None:
     if template:
         _write(folder / TEMPLATE, template.encode())
     weights = weights_of(file, shape)
-    model, offsets = build_decoder(shape, weights, DATA)
+    model, offsets = build_decoder(shape, {weight.name: weight.shape for weight in weights}, DATA)
     _write_weights(folder / DATA, weights, offsets, report)
     _write(folder / MODEL, model.SerializeToString(deterministic=True))
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from npuc.models.errors import PullError
-from npuc.models.llama import LlamaShape
+from npuc.models.shape import DecoderShape
 
 CONTROL = 3
 """GGUF's token type of special tokens, which no text spells."""
@@ -59,7 +59,7 @@ def tokenizer_json(meta: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def tokenizer_config(meta: Mapping[str, Any], shape: LlamaShape) -> dict[str, Any]:
+def tokenizer_config(meta: Mapping[str, Any], shape: DecoderShape) -> dict[str, Any]:
     """tokenizer_config.json: what other tools ask for beside the tokenizer."""
     tokens, ids = meta["tokenizer.ggml.tokens"], special_ids(meta)
     named = {f"{role}_token": tokens[i] for role, i in ids.items()}
@@ -79,7 +79,7 @@ def special_ids(meta: Mapping[str, Any]) -> dict[str, int]:
     return {role: int(i) for role, i in found.items() if i is not None}
 
 
-def model_config(meta: Mapping[str, Any], shape: LlamaShape) -> dict[str, Any]:
+def model_config(meta: Mapping[str, Any], shape: DecoderShape) -> dict[str, Any]:
     """config.json."""
     return {
         **_generation_ids(meta),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npuc.models.gguf_file import GgufFile, StoredTensor
-from npuc.models.llama import LlamaShape
+from npuc.models.shape import EMBEDDING, NORM, DecoderShape
 
 BLOCK_ROWS = 2048
 """Rows of a table that are decoded at once: a few MB."""
@@ -26,7 +26,6 @@ LAYER = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
-EMBEDDING, NORM = "model.embed_tokens.weight", "model.norm.weight"
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ def unpermute(rows: NDArray[np.generic], heads: int) -> NDArray[np.generic]:
     return split.swapaxes(1, 2).reshape(rows.shape)
 
 
-def weights_of(file: GgufFile, shape: LlamaShape) -> list[Weight]:
+def weights_of(file: GgufFile, shape: DecoderShape) -> list[Weight]:
     """All weights in the order of use. Linear layers are turned to [in, out], as MatMul takes them."""
     permuted = {"self_attn.q_proj": shape.heads, "self_attn.k_proj": shape.kv_heads}
     found = [Weight(EMBEDDING, file.tensors["token_embd.weight"])]
