@@ -6,17 +6,14 @@ no schedule, so it stands beside a simulated figure as a second one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
-
-import onnx_ir as ir
 
 from npuc.bound.traffic import fastest_route
 from npuc.estimate.cost import Cost, Coster, Machine
-from npuc.estimate.experts import Experts
 from npuc.estimate.formats import FORMATS, WeightFormat
-from npuc.estimate.operations import Operation, operations_of
+from npuc.estimate.plan import Plan
 from npuc.estimate.streams import Stage, makespan
 from npuc.graph.entry import EntryGraph
 from npurt.abi.dtypes import DType
@@ -66,7 +63,8 @@ def analytic(
     """precision: a name of `FORMATS`, or the type of floats. n_past: None for full caches. held: a port stands still
     for the latency of a transfer. TargetError where the target multiplies no such floats."""
     form = FORMATS[precision.label if isinstance(precision, DType) else precision]
-    return Entry(entry).analytic(target, form, n_past=n_past, held=held)
+    past = entry.capacity if n_past is None else min(n_past, entry.capacity)
+    return run(Plan(entry), target, form, past, held)
 
 
 def analytic_record(entry: EntryGraph, target: Target, precision: str | DType = "f16") -> dict[str, Any]:
@@ -81,58 +79,41 @@ def analytic_record(entry: EntryGraph, target: Target, precision: str | DType = 
     }
 
 
-class Entry:
-    """An entry with what does not depend on target, format and step: its operations, experts and lives of values."""
-
-    def __init__(self, graph: EntryGraph) -> None:
-        self.graph = graph
-        self.operations = operations_of(graph)
-        self.experts = Experts(list(graph.model.graph))
-        self._lives = _lives(self.operations)
-
-    def analytic(self, target: Target, form: WeightFormat, *, n_past: int | None = None, held: bool = True) -> Analytic:
-        """As `analytic`."""
-        past = self.graph.capacity if n_past is None else min(n_past, self.graph.capacity)
-        machine = Machine.of(target, form, past)
-        coster, free = Coster(machine, self.experts), self._free(machine)
-        costs = tuple(coster.cost(*pair) for pair in zip(self.operations, free, strict=True))
-        route, back = (fastest_route(target, loads=loads) for loads in (True, False))
-        launches = [_launches(cost, target) for cost in costs]
-        latency, waits = (route.latency, back.latency) if held else (0.0, 0.0)
-        loads = [cost.loaded / route.rate + cost.loads * latency for cost in costs]
-        stages = [
-            Stage(load, cost.matrix + cost.vector + launch, _store(cost, back.rate, waits), cost.loaded, cost.tiles)
-            for cost, load, launch in zip(costs, loads, launches, strict=True)
-        ]
-        once = 0.0 if held else route.latency
-        parts = {
-            "ddr": sum(loads) + once,
-            "matrix": sum(cost.matrix for cost in costs),
-            "vector": sum(cost.vector for cost in costs),
-            "launches": sum(launches),
-        }
-        return Analytic(self.graph.label, past, makespan(stages, machine.room, route.rate) + once, parts, costs)
-
-    def _free(self, machine: Machine) -> list[int]:
-        """Bytes of the scratchpad beside the values that live on chip, at each operation."""
-        live = [0] * len(self.operations)
-        for value, (first, last) in self._lives.items():
-            if not machine.spilled(value):
-                for at in range(first, last + 1):
-                    live[at] += machine.bytes(value)
-        return [max(machine.room - count, machine.room // 8) for count in live]
+def run(plan: Plan, target: Target, form: WeightFormat, n_past: int, held: bool) -> Analytic:
+    """One run of a prepared entry. n_past: valid rows of the caches."""
+    machine = Machine.of(target, form, n_past)
+    costs = _costs(plan, machine)
+    route, back = (fastest_route(target, loads=loads) for loads in (True, False))
+    launches = [_launches(cost, target) for cost in costs]
+    latency, waits = (route.latency, back.latency) if held else (0.0, 0.0)
+    loads = [cost.loaded / route.rate + cost.loads * latency for cost in costs]
+    stages = [
+        Stage(load, cost.matrix + cost.vector + launch, _store(cost, back.rate, waits), cost.loaded, cost.tiles)
+        for cost, load, launch in zip(costs, loads, launches, strict=True)
+    ]
+    once = 0.0 if held else route.latency
+    parts = {
+        "ddr": sum(loads) + once,
+        "matrix": sum(cost.matrix for cost in costs),
+        "vector": sum(cost.vector for cost in costs),
+        "launches": sum(launches),
+    }
+    seconds = makespan(stages, machine.room, route.rate) + once
+    return Analytic(plan.graph.label, n_past, seconds, parts, tuple(costs))
 
 
-def _lives(operations: Sequence[Operation]) -> dict[ir.Value, tuple[int, int]]:
-    """The operation that makes each value, and the last that reads it."""
-    lives: dict[ir.Value, tuple[int, int]] = {}
-    for at, operation in enumerate(operations):
-        for value in operation.inputs():
-            if value in lives:
-                lives[value] = lives[value][0], at
-        for value in operation.outputs():
-            lives[value] = at, at
-    return lives
+def _costs(plan: Plan, machine: Machine) -> list[Cost]:
+    """Each distinct operation is priced once."""
+    live = plan.live_bytes(machine.costs.item, machine.room // 2)
+    known: dict[tuple[int, int], Cost] = {}
+    found = []
+    for operation, kind, fresh, count in zip(plan.operations, plan.kinds, plan.fresh, live, strict=True):
+        free = max(machine.room - count, machine.room // 8)
+        cost = known.get((kind, free))
+        if cost is None:
+            cost = known[kind, free] = Coster(machine, plan.experts, free, fresh).cost(operation)
+        found.append(replace(cost, name=operation.name))
+    return found
 
 
 def _launches(cost: Cost, target: Target) -> float:

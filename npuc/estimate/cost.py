@@ -12,12 +12,13 @@ from math import ceil, prod
 
 import onnx_ir as ir
 
-from npuc.bound.traffic import CACHES, STEP_INPUTS, buffer_bytes
+from npuc.bound.traffic import CACHES, buffer_bytes
 from npuc.bound.work import Costs
 from npuc.estimate.experts import Choice, Experts
 from npuc.estimate.formats import WeightFormat
 from npuc.estimate.instructions import attention_columns, attention_seconds, vector_seconds
 from npuc.estimate.operations import Operation
+from npuc.estimate.plan import value_bytes
 from npuc.estimate.tiles import Product, blocks_of, halvings
 from npuc.graph.nodes import attributes, dims
 from npuc.graph.state_pairs import NEXT_PREFIX
@@ -29,8 +30,6 @@ KEY_BLOCK = 512
 """Rows of a cache that attention loads at once."""
 SUMS = 4
 """Bytes of a score or a sum in f32."""
-_FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
-_NARROW = {ir.DataType.BOOL: 1, ir.DataType.INT8: 1, ir.DataType.UINT8: 1}
 
 
 @dataclass(frozen=True)
@@ -73,8 +72,7 @@ class Machine:
 
     def bytes(self, value: ir.Value) -> int:
         """Of a value, or of a constant that is no weight matrix."""
-        item = self.costs.item if value.dtype in _FLOATS else _NARROW.get(value.dtype or ir.DataType.INT32, 4)
-        return prod(dims(value)) * item
+        return value_bytes(value, self.costs.item)
 
     def spilled(self, value: ir.Value) -> bool:
         """Whether a value that an operation makes goes through device memory."""
@@ -85,26 +83,28 @@ class Machine:
         return value.const_value is not None or value.is_graph_input() or self.spilled(value)
 
 
+@dataclass(frozen=True)
 class Coster:
-    """Costs of an entry's operations, in their order: a constant is loaded by the first that needs it."""
+    """Prices one operation. free: bytes on chip that no live value takes. fresh: constants and inputs that no earlier
+    operation of the entry has loaded."""
 
-    def __init__(self, machine: Machine, experts: Experts) -> None:
-        self.machine, self.experts = machine, experts
-        self._seen: set[str | None] = set(STEP_INPUTS)
+    machine: Machine
+    experts: Experts
+    free: int
+    fresh: frozenset[ir.Value]
 
-    def cost(self, operation: Operation, free: int) -> Cost:
-        """free: bytes on chip that no live value takes."""
+    def cost(self, operation: Operation) -> Cost:
         match operation.kind:
             case "product" | "pair":
-                return self._products(operation, free)
+                return self._products(operation)
             case "attention":
-                return self._attention(operation, free)
+                return self._attention(operation)
             case "gather":
                 return self._gather(operation)
             case _:
                 return self._vector(operation)
 
-    def _products(self, operation: Operation, free: int) -> Cost:
+    def _products(self, operation: Operation) -> Cost:
         machine, form = self.machine, self.machine.format
         first = operation.products[0]
         x, w = _given(first.inputs[0]), _given(first.inputs[1])
@@ -117,7 +117,7 @@ class Coster:
             m, copies = choice.group, ceil(choice.needed)
         elif not constant:
             count, copies = 1, prod(dims(first.outputs[0])[:-2])
-        blocks = blocks_of(Product(m, k, n, count, machine.costs.item, bits, machine.far(x)), free // STREAMED)
+        blocks = blocks_of(Product(m, k, n, count, machine.costs.item, bits, machine.far(x)), self.free // STREAMED)
         weights = sum(self._weights(node, choice) * blocks.w_loads for node in operation.products)
         other = machine.bytes(x) * blocks.x_loads if machine.far(x) else 0
         if not constant and machine.far(w):
@@ -139,25 +139,23 @@ class Coster:
 
     def _weights(self, node: ir.Node, choice: Choice | None) -> int:
         value = _given(node.inputs[1])
-        if value.const_value is None or value.name in self._seen:
+        if value.const_value is None or value not in self.fresh:
             return 0
-        self._seen.add(value.name)
         _, k, n = _extents(node)
         matrices = prod(dims(value)[:-2])
         return int(matrices * self.machine.format.matrix_bytes(n, k) * (1.0 if choice is None else choice.read))
 
-    def _attention(self, operation: Operation, free: int) -> Cost:
+    def _attention(self, operation: Operation) -> Cost:
         machine, node = self.machine, operation.last
         _, heads, rows, depth = dims(_given(node.inputs[0]))
         groups, width = dims(_given(node.inputs[1]))[1], dims(_given(node.inputs[2]))[3]
         columns, item = attention_columns(node), machine.costs.item
-        bm, bg = attention_block(heads, groups, rows, columns, max(depth, width), item, free)
+        bm, bg = attention_block(heads, groups, rows, columns, max(depth, width), item, self.free)
         row_blocks, programs = ceil(rows / bm), ceil(groups / bg) * ceil(rows / bm)
         past = min(machine.n_past, columns - rows)
         read = min(columns - rows, ceil(past / KEY_BLOCK) * KEY_BLOCK)  # later blocks are not multiplied
         caches = [v for at, v in enumerate(node.inputs) if at in CACHES and v is not None and v.is_graph_input()]
         cache = sum(groups * dims(v)[3] * past * item for v in caches) * row_blocks
-        self._seen.update(v.name for v in caches)
         other, loads = self._crossing(v for v in operation.inputs() if v not in caches)
         seen = heads * sum(min(past + i + 1, _window(node) or past + rows) for i in range(rows))
         share = heads // groups
@@ -190,10 +188,8 @@ class Coster:
         """Bytes and transfers of operands that are loaded whole; constants and inputs once in an entry."""
         total = loads = 0
         for value in values:
-            if value.name in self._seen or value.shape is None or not self.machine.far(value):
+            if value not in self.fresh and not self.machine.spilled(value):
                 continue
-            if not self.machine.spilled(value):
-                self._seen.add(value.name)
             if value.const_value is not None and prod(dims(value)) == 1:
                 continue  # a part of the instruction
             count = self.machine.bytes(value)
