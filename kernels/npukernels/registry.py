@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from npuc.tile import ArrayType, Kernel
-from npukernels import attention, codes, elementwise, matmul, normalise, reduce, rotary, rows
+from npukernels import attention, codes, convolution, elementwise, matmul, normalise, reduce, rotary, rows
 
 Types = Sequence[ArrayType | None]
 Sizes = dict[str, Any]
@@ -170,6 +170,15 @@ def _count(name: str, axis_of: int) -> Candidates:
     return lambda types, params, free=None: ({name: size} for size in _halvings(_shape(types, axis_of)[0]))
 
 
+def _depthwise(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    """Fewer rows first: blocks of channels are loaded once more for each block of rows but for their overlap."""
+    return ({"bt": bt, "bc": bc} for bt, bc in _shrinking(_shape(types, 2)))
+
+
+def _channels(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    return ({"bc": bc} for bc in _halvings(_shape(types, 1)[1]))
+
+
 def _none(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     yield {}
 
@@ -201,6 +210,8 @@ _SPECS = (
     KernelSpec("gather_rows", rows.gather_rows, "rows", "table[V,..] ids[T] out[T,..]", _count("bt", 1)),
     KernelSpec("gather_codes", codes.gather_codes, "rows", "table[V,bytes] ids[T] out[T,K]", _count("bt", 1)),
     KernelSpec("append_rows", rows.append_rows, "state", "new[G,C,D] state[G,N,D]", _count("bg", 0)),
+    KernelSpec("depthwise", convolution.depthwise, "convolution", "x[T,C] weight[K,C] out[S,C] bias[C]?", _depthwise),
+    KernelSpec("last_rows", convolution.last_rows, "state", "x[T,C] out[K,C]", _channels),
     KernelSpec("step_rows", rows.step_rows, "state", "table[T,R] out[C,R]", _none),
 )  # fmt: skip
 KERNELS: dict[str, KernelSpec] = {spec.name: spec for spec in _SPECS}

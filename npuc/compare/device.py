@@ -10,6 +10,7 @@ import numpy as np
 from npuc.compare.entries import HEAD, AnyDevice, StagedEntries
 from npuc.compare.groups import Group
 from npuc.compare.isolate import isolated
+from npuc.compare.original import rows_of
 from npuc.compare.tolerance import Difference, Tolerance, measure
 from npuc.graph.entry import EntryGraph, ModelGraphs
 
@@ -107,14 +108,16 @@ class ComparedEntries:
             self._device.set_state(id, held)
         entry, states = self._graphs.entry(label), self._graphs.states
         given = {"input_ids": ids, "n_past": np.array(n_past), "n_new": np.array(n_new)}
-        given |= {s.input: self._device.state(s.id)[:, :, : entry.capacity] for s in states if s.input is not None}
+        given |= {
+            s.input: rows_of(s, self._device.state(s.id), 0, entry.capacity) for s in states if s.input is not None
+        }
         hidden = self._staged.body(label, ids, n_past, n_new)
         found = self._device.run(label, {"input_ids": ids}, n_past=n_past, n_new=n_new)
         wanted = dict(self._staged.values)
         for state in states:
             if state.output is not None:
-                found[state.output] = self._device.state(state.id)[:, :, n_past : n_past + n_new]
-                wanted[state.output] = wanted[state.output][:, :, :n_new]
+                found[state.output] = rows_of(state, self._device.state(state.id), n_past, n_new)
+                wanted[state.output] = rows_of(state, wanted[state.output], 0, n_new)
         self._compare(EntryRun(entry, given, found, wanted, n_past, n_new))
         return hidden
 

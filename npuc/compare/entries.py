@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 import npurt
 from npuc.compare.oracle import Oracle
-from npuc.compare.original import Recording
+from npuc.compare.original import Recording, initial, rows_of
 from npuc.graph.entry import LlmInfo, StateSpec
 
 PREFILL, HEAD = "prefill", "head"
@@ -27,28 +27,35 @@ class Entries(Protocol):
         """Logits [V] of one row [1, 1, width]."""
 
 
-def answer(entries: Entries, llm: LlmInfo, prompt: Sequence[int], fed: Sequence[int]) -> Recording:
-    """Feeds a prompt in chunks and then the tokens `fed`. The first step also runs in every other capacity that holds
-    it: it writes the same rows again."""
+def answer(
+    entries: Entries, llm: LlmInfo, prompt: Sequence[int], fed: Sequence[int], *, whole: bool, others: bool
+) -> Recording:
+    """Feeds a prompt in chunks and then the tokens `fed`. whole: no chunk has padding, the last tokens go one by one.
+    others: the first step also runs in every other capacity that holds it, which writes the same rows again."""
     rows: list[np.ndarray] = []
-    for first in range(0, len(prompt), llm.chunk):
+    while len(rows) < len(prompt):
+        first = len(rows)
         ids = prompt[first : first + llm.chunk]
+        if whole and len(ids) < llm.chunk:
+            label = next(f"generate.{capacity}" for capacity in llm.capacities if capacity > first)
+            rows.append(entries.head(entries.body(label, np.array([ids[:1]], np.int64), first, 1)))
+            continue
         padded = np.zeros((1, llm.chunk), np.int64)
         padded[0, : len(ids)] = ids
         hidden = entries.body(PREFILL, padded, first, len(ids))
         rows += [entries.head(hidden[:, row : row + 1]) for row in range(len(ids))]
     steps: list[np.ndarray] = []
-    others: dict[str, np.ndarray] = {}
+    elsewhere: dict[str, np.ndarray] = {}
     for place, token in enumerate(fed):
         past = len(prompt) + place
         labels = [f"generate.{capacity}" for capacity in llm.capacities if capacity > past]
-        for label in labels if place == 0 else labels[:1]:
+        for label in labels if place == 0 and others else labels[:1]:
             logits = entries.head(entries.body(label, np.array([[token]], np.int64), past, 1))
             if label == labels[0]:
                 steps.append(logits)
             else:
-                others[label] = logits[None]
-    return Recording(np.array(rows, np.float32), np.array(steps, np.float32).reshape(len(steps), -1), others)
+                elsewhere[label] = logits[None]
+    return Recording(np.array(rows, np.float32), np.array(steps, np.float32).reshape(len(steps), -1), elsewhere)
 
 
 class DeviceEntries:
@@ -81,23 +88,26 @@ class StagedEntries:
             for label, model in models.items()
         }
         self._capacities, self._logits = capacities, logits
-        self.states = {state.id: np.zeros(state.shape, state.dtype.storage) for state in states}
-        self._ports = {state.id: (state.input or "", state.output or "") for state in states}
+        self.states = {state.id: np.array(initial(state)) for state in states}
+        self._specs = {state.id: state for state in states}
         self.values: dict[str, np.ndarray] = {}
 
     def body(self, label: str, ids: np.ndarray, n_past: int, n_new: int) -> np.ndarray:
         oracle = self._oracles[label]
         feeds = {"n_past": np.array(n_past), "n_new": np.array(n_new)}
-        before = {self._ports[id][0]: held for id, held in self.states.items()}
+        before = {spec.input: spec for spec in self._specs.values()}
         for name in oracle.inputs:
             if name in before:
-                feeds[name] = before[name][:, :, : self._capacities[label]]
+                feeds[name] = rows_of(before[name], self.states[before[name].id], 0, self._capacities[label])
             elif name not in feeds:
                 feeds[name] = ids
         found = self.values = oracle.run(feeds)
-        for id, (_, after) in self._ports.items():
-            rows = found[after][:, :, -ids.shape[1] :]  # the new ones are last, or, after the cut, all there are
-            self.states[id][:, :, n_past : n_past + n_new] = rows[:, :, :n_new]
+        for id, spec in self._specs.items():
+            if spec.kind == "append" and spec.output is not None:
+                rows = found[spec.output][:, :, -ids.shape[1] :]  # the new ones are last, or, after the cut, all of it
+                self.states[id][:, :, n_past : n_past + n_new] = rows[:, :, :n_new]
+            elif spec.output is not None:
+                self.states[id] = found[spec.output]
         return found["hidden"] if HEAD in self._oracles else found[self._logits]
 
     def head(self, hidden: np.ndarray) -> np.ndarray:

@@ -9,13 +9,13 @@ import numpy as np
 import onnx_ir as ir
 
 from npuc.compare.device import ComparedEntries, EntryRun, Tally, compare_groups
-from npuc.compare.entries import AnyDevice, DeviceEntries, StagedEntries, answer
+from npuc.compare.entries import AnyDevice, DeviceEntries, Entries, StagedEntries, answer
 from npuc.compare.groups import Group
 from npuc.compare.oracle import Oracle
 from npuc.compare.original import Names, Recording, answer_whole, first_values, grown, rows_of, run_plain
 from npuc.compare.tolerance import Tolerance
 from npuc.graph.dims import InputDims
-from npuc.graph.entry import LlmInfo, ModelGraphs, StateSpec
+from npuc.graph.entry import ModelGraphs, StateSpec
 from npuc.graph.state_info import StateInfo
 
 MAIN = "main"
@@ -55,6 +55,7 @@ class AnswerScenario:
         self._graphs, self._llm, self._infos, self._dims = graphs, graphs.llm, states, dims
         self._prompt, self._tokens = prompt, tokens
         self._capacities = {entry.label: entry.capacity for entry in graphs.entries}
+        self._replaces = any(state.kind == "replace" for state in graphs.states)
 
     @property
     def _fed(self) -> Sequence[int]:
@@ -64,21 +65,22 @@ class AnswerScenario:
         names = Names.of(self._infos, pure=pure)
         oracle = Oracle(model, "the model")
         self.recording = answer_whole(oracle, self._dims, names, self._prompt, self._tokens)
-        return _in_all_capacities(self.recording, self._llm, len(self._prompt))
+        return self._in_all_capacities(self.recording)
 
     def whole(self, model: ir.Model, step: str) -> Parts:
         names = Names.of(self._infos, pure=True)
         oracle = Oracle(model, f"the model after step {step}")
         found = answer_whole(oracle, self._dims, names, self._prompt, self._tokens, self._fed)
-        return _in_all_capacities(found, self._llm, len(self._prompt))
+        return self._in_all_capacities(found)
 
     def entries(self, models: Mapping[str, ir.Model], step: str) -> Parts:
         logits = self._dims.roles.logits
         staged = StagedEntries(models, self._graphs.states, self._capacities, logits, step)
-        return answer(staged, self._llm, self._prompt, self._fed).parts()
+        # before the cut, a graph takes its next states behind the last row, whether that is valid or not
+        return self._answer(staged, whole=self._replaces).parts()
 
     def device(self, device: AnyDevice) -> Parts:
-        return answer(DeviceEntries(device), self._llm, self._prompt, self._fed).parts()
+        return self._answer(DeviceEntries(device), whole=self._llm.whole_runs).parts()
 
     def groups(self, device: AnyDevice, groups: Groups, tolerance: Tolerance, tally: Tally) -> None:
         models = {entry.label: entry.model for entry in self._graphs.entries}
@@ -86,14 +88,18 @@ class AnswerScenario:
         logits = self._dims.roles.logits
         staged = StagedEntries(models, self._graphs.states, self._capacities, logits, "ports", extra)
         compared = ComparedEntries(device, staged, self._graphs, groups, tolerance, tally)
-        answer(compared, self._llm, self._prompt, self._fed)
+        self._answer(compared, whole=self._llm.whole_runs)
 
+    def _answer(self, entries: Entries, *, whole: bool) -> Recording:
+        """A step that replaces a state cannot be run twice, so that it runs in one capacity only."""
+        return answer(entries, self._llm, self._prompt, self._fed, whole=whole, others=not self._replaces)
 
-def _in_all_capacities(recording: Recording, llm: LlmInfo, prompt: int) -> Parts:
-    """The parts of a recording; a first step means the same whatever the capacity."""
-    labels = [f"generate.{capacity}" for capacity in llm.capacities if capacity > prompt]
-    others = dict.fromkeys(labels[1:], recording.steps[:1]) if len(recording.steps) else {}
-    return Recording(recording.prompt, recording.steps, others).parts()
+    def _in_all_capacities(self, recording: Recording) -> Parts:
+        """The parts of a recording; a first step means the same whatever the capacity."""
+        labels = [f"generate.{capacity}" for capacity in self._llm.capacities if capacity > len(self._prompt)]
+        again = len(recording.steps) and not self._replaces
+        others = dict.fromkeys(labels[1:], recording.steps[:1]) if again else {}
+        return Recording(recording.prompt, recording.steps, others).parts()
 
 
 class PlainScenario:

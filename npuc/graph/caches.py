@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from npuc.frontend.errors import Problems
 from npuc.graph.fuse.rule import Refusal
@@ -12,16 +12,16 @@ from npuc.graph.static import Draft
 _READERS = ("Attention",)
 
 
-def check_cache_readers(draft: Draft, refusals: Sequence[Refusal]) -> None:
+def check_cache_readers(draft: Draft, caches: Collection[str | None], refusals: Sequence[Refusal]) -> None:
     """Raises ModelRefused if a node other than npuc.Attention reads a cache, with the reasons of the attention rules.
 
-    Slots from n_past on hold anything; only attention leaves them out.
+    caches: names of the inputs that are caches. Slots from n_past on hold anything; only attention leaves them out.
     """
     if draft.n_past is None:
         return
     problems = Problems()
-    for value, shape in draft.shapes.items():
-        for use in value.uses() if len(shape) == 4 and value.is_graph_input() else ():
+    for value in draft.shapes:
+        for use in value.uses() if value.name in caches and value.is_graph_input() else ():
             if not is_op(use.node, *_READERS, domain=DOMAIN):
                 problems.add(
                     "a cache is read by a node that belongs to no attention which a rule takes", label(use.node)

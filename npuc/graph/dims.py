@@ -108,7 +108,7 @@ def _fill_from_structure(
     dims: InputDims, names: dict[str, tuple[str, ...]], inference: Inference, report: list[str]
 ) -> None:
     """An unknown extent of a cache is that of the rows which the graph appends to it."""
-    unknown = [state for state in dims.roles.growing if _UNKNOWN in dims.states[state.id]]
+    unknown = [state for state in dims.roles.states if _UNKNOWN in dims.states[state.id]]
     if not unknown:
         return
     facts = input_facts(

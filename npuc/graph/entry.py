@@ -87,6 +87,7 @@ class LlmInfo:
     """The numbers of a language model that sessions need.
 
     ids, hidden_value, logits: names of the token ids input, of the value between body and head, of the logits output.
+    whole_runs: each run must have all its rows valid: a state that it replaces would take padding in.
     """
 
     vocab: int
@@ -97,6 +98,7 @@ class LlmInfo:
     ids: str
     hidden_value: str
     logits: str
+    whole_runs: bool = False
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,12 @@ def _step_rows(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
     return [Fact(inputs[0].dtype, (attrs["rows"], *inputs[0].shape[1:]))]
 
 
+def _last_rows(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    assert inputs[0].shape is not None
+    shape = [attrs["count"] if axis == attrs["axis"] else n for axis, n in enumerate(inputs[0].shape)]
+    return [Fact(inputs[0].dtype, tuple(shape))]
+
+
 def _step_mask(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
     columns = attrs["capacity"] + (0 if attrs.get("whole", 0) else attrs["rows"])
     return [Fact(ir.DataType.BOOL, (1, 1, attrs["rows"], columns))]
@@ -200,6 +206,7 @@ _OWN: dict[tuple[str, str], Callable[[dict[str, Any], list[Fact]], list[Fact]]] 
     (DOMAIN, "RMSNorm"): _like_first,
     (DOMAIN, "Rotary"): _like_first,
     (DOMAIN, "StepRows"): _step_rows,
+    (DOMAIN, "LastRows"): _last_rows,
     (DOMAIN, "StepMask"): _step_mask,
     (DOMAIN, "Attention"): _attention,
     (DOMAIN, "WriteRows"): _like_first,

@@ -27,6 +27,7 @@ from npuc.graph.ports import IDS, entry_graph
 from npuc.graph.static import Draft
 from npuc.graph.steps import Build
 from npuc.graph.verify import verify_static, verify_structure
+from npuc.graph.windows import needs_whole_runs
 
 
 @dataclass(frozen=True)
@@ -160,5 +161,6 @@ def _result(work: Build, timings: dict[str, float], finished: bool) -> ModelGrap
     if work.llm is not None:
         llm, sizes = work.llm, work.llm.sizes
         limits = (sizes.chunk, sizes.max_prompt_len, sizes.capacities)
-        info = LlmInfo(llm.vocab, llm.hidden, *limits, ids=IDS, hidden_value=HIDDEN, logits=LOGITS)
+        whole = needs_whole_runs(work.classes)
+        info = LlmInfo(llm.vocab, llm.hidden, *limits, ids=IDS, hidden_value=HIDDEN, logits=LOGITS, whole_runs=whole)
     return ModelGraphs(entries, states, info, work.report, timings)

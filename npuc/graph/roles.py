@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import onnx_ir as ir
 
 from npuc.frontend.errors import Problems
+from npuc.graph.state_class import StateClass
 from npuc.graph.state_info import StateInfo
 from npuc.graph.tokens import ids_input
 
@@ -49,24 +50,33 @@ class Roles:
 
 
 def find_roles(
-    model: ir.Model, states: Sequence[StateInfo], wanted: bool | None, counters: Collection[str] = ()
+    model: ir.Model, states: Sequence[StateInfo], wanted: bool | None, classes: Sequence[StateClass]
 ) -> Roles | None:
     """The roles of a language model, or None for a plain graph.
 
-    A language model has token ids, at least one growing state and one output [.., S, V] of floats. wanted: False gives
-    None at once, True makes what is missing an error. counters: ids of the states that count tokens. Raises
-    ModelRefused naming inputs or outputs without a role.
+    A language model has token ids, a state that grows or is replaced in each run, and one output [.., S, V] of floats.
+    Where none grows (recurrent models) and the user did not say which it is, it also has a role for each input, and
+    one output beside the states. wanted: False gives None at once, True makes what is missing an error. classes: of the
+    states. Raises ModelRefused naming inputs or outputs without a role.
     """
     if wanted is False:
         return None
     ids, growing = ids_input(model), [s for s in states if s.growing_axis is not None]
+    counters = {kind.id for kind in classes if kind.kind == "counter"}
+    replaced = [kind.id for kind in classes if kind.kind == "replace"]
     logits = _logits(model, states)
     problems = Problems()
-    if ids is None or not growing or not logits:
+    if ids is None or not (growing or replaced) or not logits:
         if wanted:
-            missing = "no token ids input" if ids is None else "no growing state" if not growing else "no logits output"
+            missing = (
+                "no token ids input" if ids is None
+                else "no state that grows or is replaced" if not (growing or replaced)
+                else "no logits output"
+            )  # fmt: skip
             problems.add(f"the graph is no language model: it has {missing}")
             problems.refuse()
+        return None
+    if not growing and wanted is None and not _is_recurrent(model, states, ids, logits):
         return None
     if len(logits) > 1:
         problems.add(f"the outputs {', '.join(logits)} all may be the logits; a language model must have one")
@@ -84,6 +94,15 @@ def find_roles(
                 roles[value.name or ""] = role
     problems.refuse()
     return Roles(roles, ids.name or "", logits[0], tuple(states))
+
+
+def _is_recurrent(model: ir.Model, states: Sequence[StateInfo], ids: ir.Value, logits: Sequence[str]) -> bool:
+    """Whether token ids, steps and states are all that goes in, and logits and states all that comes out."""
+    known = {state.input for state in states} | {ids.name}
+    given = all(value.name in known or _by_name(value) is not None for value in model.graph.inputs)
+    kept = {state.output for state in states}
+    made = [value for value in model.graph.outputs if value.name not in kept]
+    return given and len(logits) == len(made) == 1 and made[0].shape is not None and len(made[0].shape) == 3
 
 
 def _logits(model: ir.Model, states: Sequence[StateInfo]) -> list[str]:

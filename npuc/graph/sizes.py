@@ -55,12 +55,15 @@ def wanted_positions(options: BuildOptions, bounds: list[Bound]) -> int:
     return min([max(wanted, prompt), *(bound.rows for bound in bounds)])
 
 
-def choose_sizes(options: BuildOptions, bounds: list[Bound], fixed_rows: int | None, report: list[str]) -> Sizes:
+def choose_sizes(
+    options: BuildOptions, bounds: list[Bound], fixed_rows: int | None, report: list[str], grows: bool = True
+) -> Sizes:
     """Sizes from the options and the model's limits.
 
     bounds: largest capacities that parts of the model allow. fixed_rows: rows of a run that the graph has been exported
-    with, None if it takes any number. Clamps of defaults and of the chunk are reported, one line each. Raises
-    OptionError for an explicit prompt limit or capacity beyond a bound.
+    with, None if it takes any number. grows: whether there is a cache; without one all capacities are one program, and
+    the largest is kept. Clamps of defaults and of the chunk are reported, one line each. Raises OptionError for an
+    explicit prompt limit or capacity beyond a bound.
     """
     bound = min(bounds, key=lambda b: b.rows, default=None)
     prompt, response = _prompt_and_response(options, bound, report)
@@ -73,6 +76,8 @@ def choose_sizes(options: BuildOptions, bounds: list[Bound], fixed_rows: int | N
         if options.chunk is not None:
             report.append(f"chunk {chunk}: the graph was exported with {fixed_rows} rows a run: {fixed_rows} is used")
         chunk = fixed_rows
+    if not grows:
+        capacities = capacities[-1:]
     return Sizes(chunk, prompt, capacities)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
 import onnx_ir as ir
 
 from npuc.graph.edit import source_of
-from npuc.graph.nodes import constant, producer
 from npuc.graph.state_info import StateInfo
 from npuc.graph.state_pairs import joined
+from npuc.graph.state_window import last_rows
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,8 @@ class StateClass:
 
     kind: append: the next value is the value with new rows behind it; replace: any other new value; read_only: it
     keeps its value; write_only: nothing reads it; counter: it has the number of rows in the caches. row_axis: of an
-    append state. rows: name of the value that holds the new rows; None where an attention operator makes them inside.
+    append state, and of a replace state that is a window: the last `kept` rows of the value named `rows`. rows: of an
+    append state the name of the value that holds the new rows; None where an attention operator makes them inside.
     why: the proof, one sentence. kept: rows of an append state that the graph keeps at most, it drops older ones; None
     for all. slots: rows of a buffer of a fixed size that holds an append state; None for one that grows.
     """
@@ -32,6 +32,11 @@ class StateClass:
     why: str
     kept: int | None = None
     slots: int | None = None
+
+    @property
+    def is_window(self) -> bool:
+        """Whether a replace state can be taken behind any row, so that padding stays out of it."""
+        return self.kind == "replace" and self.row_axis is not None
 
 
 def classify(states: list[StateInfo], model: ir.Model) -> list[StateClass]:
@@ -77,33 +82,17 @@ def _classify(state: StateInfo, before: ir.Value | None, after: ir.Value | None)
 
 
 def _windowed(state: StateInfo, after: ir.Value, before: ir.Value) -> StateClass | None:
-    """The class of a cache that keeps its last rows: Slice(Concat(value or its last rows, new rows)), to the end."""
-    outer = _last_rows(after)
-    made = producer(outer[0], "Concat") if outer is not None else None
-    if outer is None or made is None or len(made.inputs) != 2 or made.inputs[1] is None:
+    """The class of a state that keeps its last rows: a cache that drops old ones, or the window of a convolution."""
+    found = last_rows(after, before, len(state.shape))
+    if found is None:
         return None
-    axis, kept = outer[1] % max(len(state.shape), 1), outer[2]
-    front, inner = source_of(made.inputs[0]), _last_rows(made.inputs[0])
-    if inner is not None and inner[1] % max(len(state.shape), 1) == axis:
-        front, kept = source_of(inner[0]), min(kept, inner[2])
-    if front is not before or made.attributes["axis"].as_int() % len(state.shape) != axis or axis != state.growing_axis:
+    rows, made, axis, kept = found.rows.name, found.joined.name, found.axis, found.count
+    why = f"node {made} (Concat) puts {rows!r} behind it on axis {axis}, and the last {kept} rows are kept"
+    if axis == state.growing_axis:
+        return StateClass(state.id, "append", axis, rows, why, kept=kept)
+    if kept != state.shape[axis]:
         return None
-    rows = made.inputs[1].name
-    why = f"node {made.name} (Concat) puts {rows!r} behind it on axis {axis}, and the last {kept} rows are kept"
-    return StateClass(state.id, "append", axis, rows, why, kept=kept)
-
-
-def _last_rows(value: ir.Value | None) -> tuple[ir.Value, int, int] | None:
-    """(x, axis, count) of a value that is the last `count` rows of x, by a Slice from -count to the end."""
-    node = producer(source_of(value), "Slice")
-    if node is None or node.inputs[0] is None or len(node.inputs) < 4:
-        return None
-    bounds = [constant(v) for v in node.inputs[1:]]
-    if any(b is None or b.size != 1 for b in bounds):
-        return None
-    start, end, axis, *step = (int(b.reshape(())) for b in bounds if b is not None)
-    whole = start < 0 and end >= np.iinfo(np.int32).max and step in ([], [1])
-    return (node.inputs[0], axis, -start) if whole else None
+    return StateClass(state.id, "replace", axis, found.joined.outputs[0].name, why, kept=kept)
 
 
 def _reason(after: ir.Value, before: ir.Value) -> str:

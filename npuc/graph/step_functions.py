@@ -29,6 +29,19 @@ WriteRows (past, new, n_past) => (y) {
   y = Concat <axis = 2> (front, new, back)
 }"""
 
+# Rows n_new .. n_new + count of x: the last `count` where n_new of the rows behind the first `count` are valid.
+_LAST_ROWS = """
+LastRows <axis: int, count: int> (x, n_new) => (y) {
+  flat = Constant <value_ints: ints = [-1]> ()
+  dimension = Constant <value_int: int = @axis> ()
+  size = Constant <value_int: int = @count> ()
+  axis_1d = Reshape (dimension, flat)
+  start = Reshape (n_new, flat)
+  size_1d = Reshape (size, flat)
+  end = Add (start, size_1d)
+  y = Slice (x, start, end, axis_1d)
+}"""
+
 # bool [1, 1, rows, capacity + rows]. Row i sees past slot j if j < n_past, and new slot j if j <= i (or always, if not
 # causal); with a window only slots of the last `window` positions. whole: bool [1, 1, rows, capacity], where new row i
 # has the slot n_past + i.
@@ -114,6 +127,7 @@ StepBias <rows: int, capacity: int, slopes: floats, whole: int = 0> (n_past) => 
 
 STEP_BODIES = {
     "StepRows": _STEP_ROWS,
+    "LastRows": _LAST_ROWS,
     "StepMask": _STEP_MASK,
     "StepBias": _STEP_BIAS,
     "WriteRows": _WRITE_ROWS,

@@ -37,6 +37,7 @@ from npuc.graph.state_info import StateInfo
 from npuc.graph.static import Draft, drop_step_inputs, give_caches_their_capacity, llm_drafts
 from npuc.graph.tokens import ids_input
 from npuc.graph.verify import verify_folded
+from npuc.graph.windows import check_single_rows, needs_whole_runs, take_windows
 
 
 @dataclass
@@ -103,17 +104,23 @@ def write_out(build: Build) -> None:
 def measure(build: Build) -> None:
     """A language model's inputs get their roles, its positions and masks their meaning, its graphs their sizes."""
     options, report = build.options, build.report
-    counters = {kind.id for kind in build.classes if kind.kind == "counter"}
-    roles = find_roles(build.model, build.states, options.llm, counters)
+    roles = find_roles(build.model, build.states, options.llm, build.classes)
     if roles is None:
         return
     check_caches(build.states, build.classes)
     dims_ = input_dims(build.model.graph, roles, build.classes, options, build.inference, report)
+    check_single_rows(build.classes, dims_.fixed_rows)
+    if needs_whole_runs(build.classes) and dims_.fixed_rows is None:
+        report.append(
+            "a state is replaced by each run and takes padding in: chunks are run where all their rows are valid, and "
+            "the rest of a prompt row by row"
+        )
     values = step_values(dims_, build.inference, build.classes)
     bounds = [] if options.max_positions is None else [Bound(options.max_positions, "the model's configuration allows")]
     bounds += [Bound(kind.slots, "its cache of a fixed size has") for kind in build.classes if kind.slots is not None]
     table = values.position_bound(wanted_positions(options, bounds))
-    sizes = choose_sizes(options, bounds + ([table] if table else []), dims_.fixed_rows, report)
+    bounds += [table] if table else []
+    sizes = choose_sizes(options, bounds, dims_.fixed_rows, report, grows=bool(roles.growing))
     slots = [kind.slots for kind in build.classes if kind.slots is not None]
     limit = min([*slots, *([table.rows] if table else [])], default=None)
     check_counts(build.model.graph, build.states, build.classes, values.prober, values.points(sizes, limit))
@@ -167,6 +174,7 @@ def cut(build: Build, draft: Draft) -> None:
     if draft is build.drafts[-1]:
         build.drafts.append(head_of(draft, llm.cut, llm.roles.logits))
     cut_to_new_rows(draft.graph, build.states, build.classes)
+    take_windows(draft, build.states, build.classes)
     llm.hidden = cut_body(draft, llm.cut, llm.roles.logits)
 
 
@@ -192,9 +200,9 @@ def fuse(*rules: Rule) -> Callable[[Build, Draft], None]:
 def check_caches_are_fused(build: Build, draft: Draft) -> None:
     """Only attention may read a cache: it alone knows which slots are filled."""
     if build.llm is not None:
-        check_cache_readers(draft, build.llm.refusals)
+        caches = {s.input for s, kind in zip(build.states, build.classes, strict=True) if kind.kind == "append"}
+        check_cache_readers(draft, caches, build.llm.refusals)
         if draft.n_past is not None:
-            caches = {s.input for s, kind in zip(build.states, build.classes, strict=True) if kind.kind == "append"}
             give_caches_their_capacity(draft, caches)
 
 

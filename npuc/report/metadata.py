@@ -78,6 +78,9 @@ def build_metadata(
     rows = [_entry(entry) for entry in entries]
     for row, bound in zip(rows, bounds, strict=bool(bounds)):
         row["bound"] = dict(bound)
+    if llm is not None and llm.whole_runs:
+        for row in rows:
+            row["whole_runs"] = row["name"] != "head"
     return {
         "format": FORMAT,
         "precision": precision,

@@ -177,4 +177,6 @@ def step_values(entry: Entry, n_past: int, n_new: int | None) -> dict[Step, int]
         raise DeviceError(f"entry {entry.name}: n_past {n_past}, 0 to {entry.max_past} are possible")
     if not 0 <= new <= entry.rows:
         raise DeviceError(f"entry {entry.name}: n_new {new}, 0 to {entry.rows} are possible")
+    if entry.ports.whole_runs and new != entry.rows:
+        raise DeviceError(f"entry {entry.name}: n_new {new}, only {entry.rows} is possible: it replaces a state")
     return {Step.N_PAST: n_past, Step.N_NEW: new}

@@ -49,13 +49,17 @@ class State:
 
 @dataclass(frozen=True)
 class EntryPorts:
-    """One entry: its name, rows of a step and capacity of the cache as the metadata state them, and its ports."""
+    """One entry: its name, rows of a step and capacity of the cache as the metadata state them, and its ports.
+
+    whole_runs: all rows of a run must be valid, since a state that it replaces would take padding in.
+    """
 
     name: str
     rows: int
     capacity: int
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    whole_runs: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,9 @@ def _entry(row: Any) -> EntryPorts:
     where = f"entry {name!r}"
     inputs = tuple(_port(port, f"{where} input") for port in _field(row, "inputs", list, where))
     outputs = tuple(_port(port, f"{where} output") for port in _field(row, "outputs", list, where))
-    return EntryPorts(name, _field(row, "rows", int, where), _field(row, "capacity", int, where), inputs, outputs)
+    whole = "whole_runs" in row and _field(row, "whole_runs", bool, where)
+    rows, capacity = _field(row, "rows", int, where), _field(row, "capacity", int, where)
+    return EntryPorts(name, rows, capacity, inputs, outputs, whole)
 
 
 def _state(row: Any) -> State:

@@ -45,7 +45,18 @@ POSITIVE = np.abs(A) + 0.1
 INTS = RNG.integers(-9, 9, (3, 5)).astype(np.int64)
 FLAGS, OTHER = A > 0, B > 0
 
+COLUMNS, TAPS = floats(1, 6, 9), floats(6, 1, 3)
+
 CASES = [
+    Case("Conv", [COLUMNS], [TAPS], {"group": 6}),
+    Case("Conv", [COLUMNS], [TAPS, floats(6)], {"group": 6, "pads": [2, 0]}),
+    Case("Conv", [COLUMNS], [TAPS, floats(6)], {"group": 6, "pads": [1, 1], "strides": [2]}),
+    Case("Conv", [COLUMNS], [TAPS], {"group": 6, "pads": [0, 3], "dilations": [2]}),
+    *(
+        Case("Conv", [COLUMNS], [TAPS], {"group": 6, "auto_pad": mode})
+        for mode in ("SAME_UPPER", "SAME_LOWER", "VALID")
+    ),
+    Case("Conv", [floats(1, 1, 5)], [floats(1, 1, 2)]),
     *(Case(op, [A, B]) for op in ("Add", "Sub", "Mul", "Div", "Max", "Min")),
     *(Case(op, [A, C]) for op in ("Add", "Sub", "Mul", "Div", "Greater", "LessOrEqual", "Equal")),
     *(

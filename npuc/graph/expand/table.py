@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from npuc.graph.edit import Names
-from npuc.graph.expand import attention, rotary, vendor
+from npuc.graph.expand import attention, convolution, rotary, vendor
 from npuc.graph.expand.place import Place
 from npuc.graph.normalise import stamp
 
@@ -18,6 +18,7 @@ EXPANSIONS: dict[tuple[str, str], Callable[[Place], None]] = {
     ("", "RotaryEmbedding"): rotary.rotary_embedding,
     (ORT, "RotaryEmbedding"): rotary.rotary_embedding_ort,
     (ORT, "GroupQueryAttention"): attention.group_query_attention,
+    (ORT, "CausalConvWithState"): convolution.causal_conv_with_state,
     (ORT, "SkipSimplifiedLayerNormalization"): vendor.skip_rms_norm,
     (ORT, "SkipLayerNormalization"): vendor.skip_layer_norm,
     (ORT, "FastGelu"): vendor.fast_gelu,

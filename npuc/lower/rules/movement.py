@@ -67,16 +67,24 @@ def split(low: Lowering, node: ir.Node) -> None:
 
 def concat(low: Lowering, node: ir.Node) -> None:
     output = _output(node)
-    target = low.new(output)
+    pieces = [low.region(value) for value in node.inputs]
+    target = low.new(output, order=_order(max(pieces, key=lambda piece: piece.elements)))
     axis = int(attribute(node, "axis", 0)) % target.rank
     at = 0
-    for value in node.inputs:
-        piece = low.region(value)
+    for piece in pieces:
         count = piece.shape[axis]
         if count:
             copy_into(low, node, piece, views.take_slice(target, axis, at, count))
         at += count
     low.at[output] = target
+
+
+def _order(region: Region) -> list[int]:
+    """A region's axes from the outermost in memory to the innermost: what is made of it then moves in long runs."""
+    axes = range(region.rank)
+    if 0 in region.stride:
+        return list(axes)
+    return sorted(axes, key=lambda axis: (region.shape[axis] == 1, -abs(region.stride[axis]), axis))
 
 
 def tile(low: Lowering, node: ir.Node) -> None:

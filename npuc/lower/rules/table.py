@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from npuc.lower.context import Lowering
-from npuc.lower.rules import attention, gather, linear, movement, reduce
+from npuc.lower.rules import attention, convolution, gather, linear, movement, reduce
 
 Rule = Callable[[Lowering, ir.Node], None]
 
@@ -17,4 +17,5 @@ RULES: dict[tuple[str, str], Rule] = {
     **reduce.RULES,
     **gather.RULES,
     **attention.RULES,
+    **convolution.RULES,
 }

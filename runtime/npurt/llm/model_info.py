@@ -22,7 +22,8 @@ class ModelInfo:
     vocab: number of token ids. chunk: rows of `prefill`. step_rows: rows of `generate` and `head`: 1, or more where the
     model was exported with a fixed number; the first one counts. max_prompt_len: most prompt tokens. capacities: cache
     places of each `generate` entry, ascending. eos: ids that end an answer. bos: the start id, or None. ids_dtype:
-    element type of `input_ids` on the device.
+    element type of `input_ids` on the device. whole_runs: `prefill` takes whole chunks only; the rest of a prompt goes
+    through `generate`.
     """
 
     vocab: int
@@ -33,6 +34,7 @@ class ModelInfo:
     eos: tuple[int, ...]
     bos: int | None
     ids_dtype: np.dtype[Any]
+    whole_runs: bool = False
 
     @classmethod
     def from_meta(cls, meta: Mapping[str, Any]) -> ModelInfo:
@@ -56,6 +58,7 @@ class ModelInfo:
                 eos=tuple(map(int, llm["eos"])),
                 bos=None if llm["bos"] is None else int(llm["bos"]),
                 ids_dtype=np.dtype(np.int64 if ids["dtype"] == "i64" else np.int32),
+                whole_runs=bool(prefill.get("whole_runs", False)),
             )
         except (LookupError, TypeError, ValueError, StopIteration) as error:
             raise BlobError(f"the metadata of the language model is damaged: {error!r}") from error

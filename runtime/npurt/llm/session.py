@@ -132,32 +132,44 @@ class Generation:
         """The whole prompt in chunks; the logits [vocab] after its last token."""
         started = time.perf_counter()
         self._device.reset()
-        chunk = self._info.chunk
         logits: Logits | None = None
-        for first in range(0, len(self._prompt), chunk):
-            ids = self._prompt[first : first + chunk]
-            padded = np.zeros((1, chunk), self._info.ids_dtype)  # rows past the last id are never attended
-            padded[0, : len(ids)] = ids
-            hidden = self._run_entry(PREFILL, padded, len(ids))
+        while self._n_past < len(self._prompt):
+            hidden, fed = self._run_chunk(self._prompt[self._n_past :])
             self._stats.prefill_runs += 1
             if self._request.collect_logits:
-                self._prompt_logits += [self._head(hidden, row) for row in range(len(ids))]
+                self._prompt_logits += [self._head(hidden, row) for row in range(fed)]
                 logits = self._prompt_logits[-1]
-            elif first + chunk >= len(self._prompt):
-                logits = self._head(hidden, len(ids) - 1)
+            elif self._n_past == len(self._prompt):
+                logits = self._head(hidden, fed - 1)
         assert logits is not None, "a prompt has at least one token"
         self._stats.prefill_seconds = time.perf_counter() - started
         return logits
 
-    def _feed(self, token: int) -> Logits:
-        """One token into the cache; the logits [vocab] after it."""
-        started = time.perf_counter()
+    def _run_chunk(self, rest: list[int]) -> tuple[NDArray[np.generic], int]:
+        """`hidden` of the next run for the rest of a prompt, and the number of tokens that it took.
+
+        Rows past the last id are never attended. Where a state would take them in, the last tokens go one by one.
+        """
+        if self._info.whole_runs and len(rest) < self._info.chunk:
+            return self._run_one(rest[0]), 1
+        ids = rest[: self._info.chunk]
+        padded = np.zeros((1, self._info.chunk), self._info.ids_dtype)
+        padded[0, : len(ids)] = ids
+        return self._run_entry(PREFILL, padded, len(ids)), len(ids)
+
+    def _run_one(self, token: int) -> NDArray[np.generic]:
+        """`hidden` of one token, with the smallest capacity that holds it."""
         entry, capacity = self._info.generate_entry(self._n_past)
         if capacity not in self._stats.capacities:
             self._stats.capacities.append(capacity)
         ids = np.zeros((1, self._info.step_rows), self._info.ids_dtype)
         ids[0, 0] = token
-        logits = self._head(self._run_entry(entry, ids, 1), 0)
+        return self._run_entry(entry, ids, 1)
+
+    def _feed(self, token: int) -> Logits:
+        """One token into the cache; the logits [vocab] after it."""
+        started = time.perf_counter()
+        logits = self._head(self._run_one(token), 0)
         self._fed.append(token)
         self._stats.fed_tokens += 1
         if self._request.collect_logits:
