@@ -179,6 +179,17 @@ def _channels(types: Types, params: Mapping[str, Any], free: int | None = None) 
     return ({"bc": bc} for bc in _halvings(_shape(types, 1)[1]))
 
 
+def _blocks(*names: str, array: int = 0) -> Candidates:
+    """Sizes of blocks along the first axes of an array; an axis without a name stays whole."""
+
+    def candidates(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+        fixed = [axis for axis, name in enumerate(names) if not name]
+        for sizes in _shrinking(_shape(types, array)[: len(names)], fixed):
+            yield {name: size for name, size in zip(names, sizes, strict=True) if name}
+
+    return candidates
+
+
 def _none(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     yield {}
 
@@ -212,6 +223,9 @@ _SPECS = (
     KernelSpec("append_rows", rows.append_rows, "state", "new[G,C,D] state[G,N,D]", _count("bg", 0)),
     KernelSpec("depthwise", convolution.depthwise, "convolution", "x[T,C] weight[K,C] out[S,C] bias[C]?", _depthwise),
     KernelSpec("last_rows", convolution.last_rows, "state", "x[T,C] out[K,C]", _channels),
+    KernelSpec("past_rows", rows.past_rows, "state", "past[G,N,D] out[G,N,D]", _blocks("bg", "bk")),
+    KernelSpec("step_mask", rows.step_mask, "attention", "out[C,N+C]", _count("bm", 0)),
+    KernelSpec("step_bias", rows.step_bias, "attention", "slopes[H] out[H,C,N+C]", _blocks("", "bm", array=1)),
     KernelSpec("step_rows", rows.step_rows, "state", "table[T,R] out[C,R]", _none),
 )  # fmt: skip
 KERNELS: dict[str, KernelSpec] = {spec.name: spec for spec in _SPECS}

@@ -22,3 +22,43 @@ def append_rows(new: t.Array, state: t.Array, *, bg: int) -> None:
 def step_rows(table: t.Array, out: t.Array) -> None:
     """out[C, R] = table[step.n_past : step.n_past + C, :], the rows of this step's positions."""
     t.store(out, (0, 0), t.load(table, (t.step.n_past, 0), out.shape))
+
+
+@t.kernel
+def past_rows(past: t.Array, out: t.Array, *, bg: int, bk: int) -> None:
+    """out[G, N, D] = the rows of past[G, N, D] below step.n_past, zeros for the others.
+
+    bg, bk: heads and rows of a block.
+    """
+    g, i = t.programs(t.cdiv(past.shape[0], bg), t.cdiv(past.shape[1], bk))
+    first = (g * bg, i * bk, 0)
+    t.store(out, first, t.load(past, first, (bg, bk, past.shape[2]), valid=(1, t.step.n_past - i * bk)))
+
+
+@t.kernel
+def step_mask(out: t.Array, *, capacity: int, causal: bool, window: int, bm: int) -> None:
+    """out bool [C, capacity + C]: which slots a row sees, of the past those below step.n_past, then the new rows.
+
+    causal: new rows up to its own, else all. window: only the last that many positions up to its own, 0 for all.
+    """
+    columns = out.shape[1]
+    (i,) = t.programs(t.cdiv(out.shape[0], bm))
+    size = t.clipped(out, (i * bm, 0), (bm, columns))[0]
+    column, row = t.iota((1, columns), 1), t.iota((size, 1), 0) + i * bm
+    is_past, fresh = column < capacity, column - capacity
+    seen = (is_past & (column < t.step.n_past)) | (~is_past & (fresh <= (row if causal else out.shape[0])))
+    if window:
+        seen = seen & (t.where(is_past, column - t.step.n_past, fresh) > row - window)
+    t.store(out, (i * bm, 0), t.broadcast(seen, (size, columns)))
+
+
+@t.kernel
+def step_bias(slopes: t.Array, out: t.Array, *, capacity: int, bm: int) -> None:
+    """out[H, C, capacity + C] = slopes[H] * (position of the column - position of the row), for step_mask's columns."""
+    heads, rows, columns = out.shape
+    (i,) = t.programs(t.cdiv(rows, bm))
+    size = t.clipped(out, (0, i * bm, 0), (heads, bm, columns))[1]
+    column, row = t.iota((1, columns), 1), t.iota((size, 1), 0) + i * bm
+    gap = t.where(column < capacity, column - t.step.n_past, column - capacity) - row
+    scale = t.reshape(t.load(slopes, (0,), (heads,)), (heads, 1, 1))
+    t.store(out, (0, i * bm, 0), t.reshape(gap.cast(t.f32), (1, size, columns)) * scale)

@@ -1,4 +1,4 @@
-"""The last word on caches: attention is their only reader."""
+"""The last word on caches: only what leaves out the slots that no token has filled reads them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from npuc.graph.fuse.rule import Refusal
 from npuc.graph.nodes import DOMAIN, is_op, label
 from npuc.graph.static import Draft
 
-_READERS = ("Attention",)
+_READERS = ("Attention", "PastRows")
 
 
 def check_cache_readers(draft: Draft, caches: Collection[str | None], refusals: Sequence[Refusal]) -> None:
-    """Raises ModelRefused if a node other than npuc.Attention reads a cache, with the reasons of the attention rules.
+    """Raises ModelRefused if a node other than npuc.Attention and npuc.PastRows reads a cache, with the reasons of the
+    attention rules.
 
-    caches: names of the inputs that are caches. Slots from n_past on hold anything; only attention leaves them out.
+    caches: names of the inputs that are caches. Slots from n_past on hold anything; only these two leave them out.
     """
     if draft.n_past is None:
         return

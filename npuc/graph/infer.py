@@ -210,5 +210,6 @@ _OWN: dict[tuple[str, str], Callable[[dict[str, Any], list[Fact]], list[Fact]]] 
     (DOMAIN, "StepMask"): _step_mask,
     (DOMAIN, "Attention"): _attention,
     (DOMAIN, "WriteRows"): _like_first,
+    (DOMAIN, "PastRows"): _like_first,
     (DOMAIN, "StepBias"): _step_bias,
 }

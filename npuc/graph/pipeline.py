@@ -63,6 +63,7 @@ ENTRY_STEPS = (
     EntryStep("clean", steps.tidy),
     EntryStep("rotary", steps.fuse(RotaryRule())),  # before attention, whose queries and keys start behind it
     EntryStep("attention", steps.fuse(SoftmaxAttentionRule())),
+    EntryStep("plain", steps.run_other_attention),
     EntryStep("caches", steps.check_caches_are_fused),
     EntryStep("norms", steps.fuse(NormRule(), GeluRule())),
     EntryStep("tidy", steps.tidy),

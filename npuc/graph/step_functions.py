@@ -125,7 +125,24 @@ StepBias <rows: int, capacity: int, slopes: floats, whole: int = 0> (n_past) => 
   bias = Unsqueeze (plane, front)
 }"""
 
+# The slots of a cache [1, G, N, D] below n_past, zeros in the others, whatever they hold.
+_PAST_ROWS = """
+PastRows (past, n_past) => (y) {
+  zero = Constant <value_int: int = 0> ()
+  one = Constant <value_int: int = 1> ()
+  axes = Constant <value_ints: ints = [1]> ()
+  nothing = Constant <value_float: float = 0.0> ()
+  count_1d = Shape <start = 2, end = 3> (past)
+  count = Squeeze (count_1d)
+  slots = Range (zero, count, one)
+  below = Less (slots, n_past)
+  filled = Unsqueeze (below, axes)
+  blank = CastLike (nothing, past)
+  y = Where (filled, past, blank)
+}"""
+
 STEP_BODIES = {
+    "PastRows": _PAST_ROWS,
     "StepRows": _STEP_ROWS,
     "LastRows": _LAST_ROWS,
     "StepMask": _STEP_MASK,

@@ -15,6 +15,7 @@ from npuc.graph.dims import InputDims, input_dims
 from npuc.graph.expand.table import expand
 from npuc.graph.fold import fold
 from npuc.graph.functions import add_functions
+from npuc.graph.fuse.region import graph_order
 from npuc.graph.fuse.rule import Proofs, Refusal, Rule, Scope, apply_rules
 from npuc.graph.growth import check_growth, plain_drafts
 from npuc.graph.head import cut_body, find_cut, head_of
@@ -22,6 +23,7 @@ from npuc.graph.infer import Inference
 from npuc.graph.nodes import dims
 from npuc.graph.normalise import normalise
 from npuc.graph.options import BuildOptions
+from npuc.graph.plain.attention import run_as_written
 from npuc.graph.ports import name_outputs, order_inputs
 from npuc.graph.quantised.table import dequantise
 from npuc.graph.recognise.analyse import StepValues, constants, step_values, uses_by_name
@@ -195,6 +197,17 @@ def fuse(*rules: Rule) -> Callable[[Build, Draft], None]:
             build.llm.refusals.extend(refusals)
 
     return step
+
+
+def run_other_attention(build: Build, draft: Draft) -> None:
+    """Attention that no rule has taken stays as it is written, over filled slots and zeros."""
+    if build.llm is None or draft.n_past is None:
+        return
+    scope = Scope(draft.graph, draft.rows, build.proofs, draft.n_past, draft.capacity, graph_order(draft.graph))
+    count = run_as_written(draft, scope, build.llm.roles.ids, build.llm.refusals)
+    if count:
+        closest = next((f": {r.node}: {r.reason}" for r in build.llm.refusals if r.rule.startswith("attention")), "")
+        build.report.append(f"{draft.label}: plain masked attention over {count} caches, for no rule takes it{closest}")
 
 
 def check_caches_are_fused(build: Build, draft: Draft) -> None:

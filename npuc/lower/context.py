@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from npuc.lower import views
 from npuc.lower.consts import ConstPool
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.storage import Storage
@@ -93,10 +94,22 @@ class Lowering:
     def call(self, kernel: str, arrays: Sequence[Region | None], node: ir.Node, **params: Any) -> None:
         self.calls.append(KernelCall(kernel, tuple(arrays), params, str(node.name)))
 
+    def copy(self, node: ir.Node, source: Region, target: Region) -> None:
+        """A copy between two regions of one shape, in pieces of at most four axes."""
+        if source.elements == 0:
+            return
+        merged = views.merge_axes([source, target])
+        if merged is not None:
+            self.call("copy", merged, node)
+            return
+        # more than four axes that do not merge: one copy for each index of the outermost
+        for index in range(source.shape[0]):
+            self.copy(node, views.at_index(source, index), views.at_index(target, index))
+
     def copied(self, region: Region, node: ir.Node, shape: Sequence[int] | None = None) -> Region:
         """A row-major copy on the chip (or in DDR when its name says so), optionally under another shape."""
         fresh = self.temporary(f"{node.name}.copy", region.shape, region.dtype)
-        self.call("copy", (region, fresh), node)
+        self.copy(node, region, fresh)
         if shape is None:
             return fresh
         shaped = reshape(fresh, shape)

@@ -33,6 +33,12 @@ def take_slice(region: Region, axis: int, start: int, count: int, step: int = 1)
     return replace(region, offset=offset, shape=tuple(shape), stride=tuple(stride))
 
 
+def at_index(region: Region, index: int) -> Region:
+    """The region at one index of its outermost axis, without that axis."""
+    offset = region.offset + index * region.stride[0]
+    return replace(region, offset=offset, shape=region.shape[1:], stride=region.stride[1:])
+
+
 def expand(region: Region, shape: Sequence[int]) -> Region:
     """Broadcast to `shape` by NumPy's rule: repeated axes get stride 0."""
     missing = len(shape) - region.rank

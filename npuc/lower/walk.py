@@ -18,7 +18,6 @@ from npuc.lower.library import Library
 from npuc.lower.residual import lower_norm_of_sum, norm_of_sum
 from npuc.lower.rules import RULES
 from npuc.lower.rules.bound import bound_op
-from npuc.lower.rules.movement import copy_into
 from npuc.lower.storage import Storage, UnsupportedType
 from npuc.tasks import Buffer, Region, Role
 from npurt.abi.dtypes import DType
@@ -230,4 +229,4 @@ def _rank3(region: Region, state: StateSpec) -> Region:
 
 def _copy(low: Lowering, name: str, source: Region, target: Region) -> None:
     node = ir.Node("", "Identity", inputs=[], name=name)
-    copy_into(low, node, source, target)
+    low.copy(node, source, target)

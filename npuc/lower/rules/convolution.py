@@ -9,7 +9,6 @@ import onnx_ir as ir
 from npuc.lower import views
 from npuc.lower.context import Lowering, attribute, static_shape
 from npuc.lower.errors import LoweringRefused, describe
-from npuc.lower.rules.movement import copy_into
 from npuc.tasks import Region
 
 
@@ -70,7 +69,7 @@ def _padded(low: Lowering, node: ir.Node, rows: Region, before: int, after: int)
         return rows
     whole = low.temporary(f"{node.name}.padded", (before + rows.shape[0] + after, rows.shape[1]), rows.dtype)
     low.call("fill", (whole,), node, value=0.0)
-    copy_into(low, node, rows, views.take_slice(whole, 0, before, rows.shape[0]))
+    low.copy(node, rows, views.take_slice(whole, 0, before, rows.shape[0]))
     return whole
 
 

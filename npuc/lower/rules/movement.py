@@ -74,7 +74,7 @@ def concat(low: Lowering, node: ir.Node) -> None:
     for piece in pieces:
         count = piece.shape[axis]
         if count:
-            copy_into(low, node, piece, views.take_slice(target, axis, at, count))
+            low.copy(node, piece, views.take_slice(target, axis, at, count))
         at += count
     low.at[output] = target
 
@@ -101,7 +101,7 @@ def tile(low: Lowering, node: ir.Node) -> None:
         full = [n * times if a == axis else n for a, n in enumerate(region.shape)]
         target = low.temporary(f"{node.name}.tile{axis}", full, region.dtype)
         for k in range(times):
-            copy_into(low, node, region, views.take_slice(target, axis, k * region.shape[axis], region.shape[axis]))
+            low.copy(node, region, views.take_slice(target, axis, k * region.shape[axis], region.shape[axis]))
         region = target
     low.at[_output(node)] = replace(region, shape=shape)
 
@@ -127,28 +127,8 @@ def pad(low: Lowering, node: ir.Node) -> None:
         before, after = amounts[i], amounts[i + len(axes)]
         region = views.take_slice(region, axis, max(-before, 0), region.shape[axis] - max(-before, 0) - max(-after, 0))
         inner = views.take_slice(inner, axis, max(before, 0), region.shape[axis])
-    copy_into(low, node, region, inner)
+    low.copy(node, region, inner)
     low.at[output] = target
-
-
-def copy_into(low: Lowering, node: ir.Node, source: Region, target: Region) -> None:
-    """A copy task between two regions of one shape, under at most four axes."""
-    if source.elements == 0:
-        return
-    merged = views.merge_axes([source, target])
-    if merged is not None:
-        low.call("copy", merged, node)
-        return
-    # more than four axes that do not merge: one copy for each index of the outermost
-    for index in range(source.shape[0]):
-        copy_into(low, node, _inner(source, index), _inner(target, index))
-
-
-def _inner(region: Region, index: int) -> Region:
-    """The region at one index of its outermost axis, without that axis."""
-    return replace(
-        region, offset=region.offset + index * region.stride[0], shape=region.shape[1:], stride=region.stride[1:]
-    )
 
 
 RULES = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from npuc.lower.context import Lowering
-from npuc.lower.rules import attention, convolution, gather, linear, movement, reduce
+from npuc.lower.rules import attention, convolution, gather, linear, movement, plain, reduce
 
 Rule = Callable[[Lowering, ir.Node], None]
 
@@ -18,4 +18,5 @@ RULES: dict[tuple[str, str], Rule] = {
     **gather.RULES,
     **attention.RULES,
     **convolution.RULES,
+    **plain.RULES,
 }

@@ -11,7 +11,6 @@ import numpy as np
 import onnx
 import pytest
 
-from npuc.frontend import ModelRefused
 from npuc.graph import BuildOptions, build
 from tests.oracle.graph.stages import StagedModel
 from tests.support.models import CASES, CORPUS, make_case, stateful_form
@@ -90,25 +89,6 @@ def test_graph_that_takes_several_tokens_a_run_has_them_in_every_entry(
     graphs = build(tmp_path / "model.onnx", SIZES)
     assert "chunk 4: the graph was exported with 3 rows a run: 3 is used" in graphs.report
     assert [(entry.label, entry.rows) for entry in graphs.entries] == [("prefill", 3), ("generate.12", 3), ("head", 3)]
-
-
-def test_attention_with_a_column_that_is_no_sink_is_refused_with_its_reason(
-    tinyllm: tuple[Any, Any], tmp_path: Path
-) -> None:
-    """The joined column follows from the queries."""
-    model, exporter = tinyllm
-    config = {**model.BASE, "sink": True}
-    built = exporter.build(config, model.weights(config))
-    zeros = {t.name for t in built.graph.initializer if not onnx.numpy_helper.to_array(t).any()}
-    for node in built.graph.node:
-        if node.op_type == "Mul" and zeros & set(node.input):
-            node.op_type = "Add"
-    onnx.save(built, tmp_path / "model.onnx")
-    with pytest.raises(ModelRefused) as refused:
-        build(tmp_path / "model.onnx", SIZES)
-    assert "a cache is read by a node that belongs to no attention which a rule takes" in str(refused.value)
-    reason = "joins scores with something that is no constant column per head"
-    assert any(reason in problem and "(Softmax)" in problem for problem in refused.value.problems)
 
 
 @pytest.mark.parametrize("case", ["a01_prompt_boundary", "a03_partial_rope", "a10_state_decoder"])

@@ -57,6 +57,9 @@ CASES: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
         {"row": ROW},
     ),
     "append_rows": ([normal(3, 3, 4), normal(3, 9, 4)], {}),
+    "past_rows": ([normal(3, 9, 4), np.zeros((3, 9, 4), np.float16)], {}),
+    "step_mask": ([np.zeros((3, 12), np.bool_)], {"capacity": 9, "causal": True, "window": 4}),
+    "step_bias": ([normal(2, dtype=np.float32), np.zeros((2, 3, 12), np.float16)], {"capacity": 9}),
     "step_rows": ([normal(9, 4), np.zeros((3, 4), np.float16)], {}),
 }
 
