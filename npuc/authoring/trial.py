@@ -15,6 +15,7 @@ from npuc.tile import Example, Kernel
 from npuc.tile.example import bound_of
 from npuc.tile.types import ArrayType
 from npurt import numerics
+from npurt.abi.dtypes import DType
 from npurt.target import Target
 
 Values = np.ndarray[Any, np.dtype[Any]]
@@ -90,7 +91,7 @@ def make_arrays(given: Sequence[Values | ArrayType | None]) -> list[Values | Non
             numbers = random.standard_normal(array.shape).astype(np.float32)
             made.append(numerics.store(numbers, array.dtype))
         else:
-            made.append(np.zeros(array.shape, array.dtype.storage))
+            made.append(np.zeros(array.shape, np.bool_ if array.dtype is DType.BOOL else array.dtype.storage))
     return made
 
 

@@ -1,8 +1,10 @@
 """Every form of every kernel of the library, each with an example and a float64 reference."""
 
-from npukernels.forms import attention, elementwise, products, rows
+from npukernels.forms import attention, codes, elementwise, products, rows, state
 from npukernels.forms.form import Form
 
-FORMS: tuple[Form, ...] = (*products.FORMS, *elementwise.FORMS, *rows.FORMS, *attention.FORMS)
+FORMS: tuple[Form, ...] = (
+    *products.FORMS, *codes.FORMS, *elementwise.FORMS, *rows.FORMS, *state.FORMS, *attention.FORMS,
+)  # fmt: skip
 
 __all__ = ["FORMS", "Form"]
