@@ -19,6 +19,7 @@ COMMANDS = {
     "compile": ("npuc.cli.compile", "Compile a model into a blob."),
     "run": ("npuc.cli.run", "Answer a prompt with a language model."),
     "exec": ("npuc.cli.exec", "Run any graph on tensors from a file."),
+    "estimate": ("npuc.cli.estimate", "Say whether a model fits, and how fast it will be, before any compile."),
     "check": ("npuc.cli.check", "Compare a model, or its blob, with onnxruntime; name what diverges first."),
     "inspect": ("npuc.cli.inspect", "Show what a blob holds: tasks, memory, sections, states."),
     "disasm": ("npuc.cli.disasm", "Print a blob's whole program as stable text."),
@@ -29,7 +30,7 @@ COMMANDS = {
     "roofline": ("npuc.cli.roofline", "Show what bounds sparse attention on a machine."),
     "targets": ("npuc.cli.targets", "List the machines, or show one's numbers and their sources."),
     "opt": ("npuc.cli.opt", "Rewrite a model by a chosen step."),
-    "models": ("npuc.cli.models", "Fetch a model that npuc knows by name."),
+    "models": ("npuc.cli.models", "Fetch a model that npuc knows by name, or write its graph alone."),
     "doctor": ("npuc.cli.doctor", "Check this installation."),
 }
 EPILOG = (

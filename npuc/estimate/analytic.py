@@ -7,7 +7,7 @@ no schedule, so it stands beside a simulated figure as a second one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from npuc.bound.traffic import fastest_route
@@ -27,13 +27,14 @@ READINGS = {"held": True, "overlapped": False}
 
 @dataclass(frozen=True)
 class Analytic:
-    """One entry on one tile. seconds: of a run; parts: seconds by `PARTS`. n_past: valid rows of the caches. costs: of
-    each operation in order."""
+    """One entry on one tile. seconds: of a run; parts: seconds by `PARTS`. n_past: valid rows of the caches. names,
+    costs: of each operation in order."""
 
     entry: str
     n_past: int
     seconds: float
     parts: Mapping[str, float]
+    names: tuple[str, ...]
     costs: tuple[Cost, ...]
 
     @property
@@ -49,12 +50,17 @@ class Analytic:
         return sum(cost.macs for cost in self.costs)
 
     @property
-    def bound_by(self) -> str:
-        """The part that decides: loads, or the largest of what adds up to more."""
-        computed = [name for name in PARTS if name != "ddr"]
-        if self.parts["ddr"] >= sum(self.parts[name] for name in computed):
-            return "ddr"
-        return max(computed, key=lambda name: self.parts[name])
+    def limited_by(self) -> str:
+        """The part that decides."""
+        return deciding(self.parts)
+
+
+def deciding(parts: Mapping[str, float]) -> str:
+    """Of `PARTS`: the loads, or the largest of the others where these add up to more."""
+    computed = [name for name in PARTS if name != "ddr"]
+    if parts["ddr"] >= sum(parts[name] for name in computed):
+        return "ddr"
+    return max(computed, key=lambda name: parts[name])
 
 
 def analytic(
@@ -82,37 +88,36 @@ def analytic_record(entry: EntryGraph, target: Target, precision: str | DType = 
 def run(plan: Plan, target: Target, form: WeightFormat, n_past: int, held: bool) -> Analytic:
     """One run of a prepared entry. n_past: valid rows of the caches."""
     machine = Machine.of(target, form, n_past)
-    costs = _costs(plan, machine)
-    route, back = (fastest_route(target, loads=loads) for loads in (True, False))
-    launches = [_launches(cost, target) for cost in costs]
-    latency, waits = (route.latency, back.latency) if held else (0.0, 0.0)
-    loads = [cost.loaded / route.rate + cost.loads * latency for cost in costs]
-    stages = [
-        Stage(load, cost.matrix + cost.vector + launch, _store(cost, back.rate, waits), cost.loaded, cost.tiles)
-        for cost, load, launch in zip(costs, loads, launches, strict=True)
-    ]
+    priced = _priced(plan, machine, held)
+    route = fastest_route(target, loads=True)
     once = 0.0 if held else route.latency
-    parts = {
-        "ddr": sum(loads) + once,
-        "matrix": sum(cost.matrix for cost in costs),
-        "vector": sum(cost.vector for cost in costs),
-        "launches": sum(launches),
-    }
-    seconds = makespan(stages, machine.room, route.rate) + once
-    return Analytic(plan.graph.label, n_past, seconds, parts, tuple(costs))
+    parts = dict.fromkeys(PARTS, 0.0)
+    for cost, stage in priced:
+        parts["ddr"] += stage.load
+        parts["matrix"] += cost.matrix
+        parts["vector"] += cost.vector
+        parts["launches"] += stage.compute - cost.matrix - cost.vector
+    parts["ddr"] += once
+    seconds = makespan([stage for _, stage in priced], machine.room, route.rate) + once
+    return Analytic(plan.graph.label, n_past, seconds, parts, plan.names, tuple(cost for cost, _ in priced))
 
 
-def _costs(plan: Plan, machine: Machine) -> list[Cost]:
+def _priced(plan: Plan, machine: Machine, held: bool) -> list[tuple[Cost, Stage]]:
     """Each distinct operation is priced once."""
+    route, back = (fastest_route(machine.target, loads=loads) for loads in (True, False))
+    latency, waits = (route.latency, back.latency) if held else (0.0, 0.0)
     live = plan.live_bytes(machine.costs.item, machine.room // 2)
-    known: dict[tuple[int, int], Cost] = {}
+    known: dict[tuple[int, int], tuple[Cost, Stage]] = {}
     found = []
     for operation, kind, fresh, count in zip(plan.operations, plan.kinds, plan.fresh, live, strict=True):
         free = max(machine.room - count, machine.room // 8)
-        cost = known.get((kind, free))
-        if cost is None:
-            cost = known[kind, free] = Coster(machine, plan.experts, free, fresh).cost(operation)
-        found.append(replace(cost, name=operation.name))
+        if (kind, free) not in known:
+            cost = Coster(machine, plan.experts, free, fresh).cost(operation)
+            load = cost.loaded / route.rate + cost.loads * latency
+            compute = cost.matrix + cost.vector + _launches(cost, machine.target)
+            stage = Stage(load, compute, _store(cost, back.rate, waits), cost.loaded, cost.tiles)
+            known[kind, free] = cost, stage
+        found.append(known[kind, free])
     return found
 
 

@@ -17,7 +17,7 @@ from npuc.bound.work import Costs
 from npuc.estimate.experts import Choice, Experts
 from npuc.estimate.formats import WeightFormat
 from npuc.estimate.instructions import attention_columns, attention_seconds, vector_seconds
-from npuc.estimate.operations import Operation
+from npuc.estimate.operations import Operation, matrix_extents, product_extents
 from npuc.estimate.plan import value_bytes
 from npuc.estimate.tiles import Product, blocks_of, halvings
 from npuc.graph.nodes import attributes, dims
@@ -38,7 +38,6 @@ class Cost:
     the formula. matrix, vector: seconds of the engines. runs: of vector programs. tiles: parts whose loads and
     computations overlap."""
 
-    name: str
     weights: int = 0
     cache: int = 0
     other: int = 0
@@ -111,7 +110,7 @@ class Coster:
         constant = w.const_value is not None
         bits = form.bits if constant else 8 * machine.costs.item
         choice, shape = self.experts.by_node.get(first), dims(w)
-        m, k, n = _extents(first)
+        m, k, n = product_extents(first)
         count, copies = len(operation.products), prod(shape[:-2])
         if choice is not None:
             m, copies = choice.group, ceil(choice.needed)
@@ -132,7 +131,7 @@ class Coster:
         tiles = blocks.rows * blocks.columns * blocks.steps * copies
         vector = vector_seconds(operation, machine.target.engine_of("vector"), machine.costs.item)
         return Cost(
-            operation.name, weights, 0, other + more, self._stored(operation), blocks.transfers * copies + loads,
+            weights, 0, other + more, self._stored(operation), blocks.transfers * copies + loads,
             int(macs), max(matrix, operands / rate if rate else 0.0), vector,
             blocks.rows * blocks.columns if operation.kind == "pair" else 0, tiles,
         )  # fmt: skip
@@ -141,9 +140,8 @@ class Coster:
         value = _given(node.inputs[1])
         if value.const_value is None or value not in self.fresh:
             return 0
-        _, k, n = _extents(node)
-        matrices = prod(dims(value)[:-2])
-        return int(matrices * self.machine.format.matrix_bytes(n, k) * (1.0 if choice is None else choice.read))
+        count = self.machine.format.matrix_bytes(*matrix_extents(node))
+        return count if choice is None else int(count * choice.read)
 
     def _attention(self, operation: Operation) -> Cost:
         machine, node = self.machine, operation.last
@@ -163,7 +161,7 @@ class Coster:
         matrix = machine.costs.macs(m, heads * rows * (read + rows) * (depth + width))
         loads += programs * (1 + ceil(past / KEY_BLOCK)) * len(caches)
         vector = attention_seconds(node, machine.target.engine_of("vector"), item)
-        return Cost(operation.name, 0, cache, other, self._stored(operation), loads, seen * (depth + width), matrix,
+        return Cost(0, cache, other, self._stored(operation), loads, seen * (depth + width), matrix,
                     vector, programs, programs)  # fmt: skip
 
     def _gather(self, operation: Operation) -> Cost:
@@ -171,17 +169,17 @@ class Coster:
         table = _given(node.inputs[0])
         rows = min(self.machine.bytes(node.outputs[0]), self.machine.bytes(table)) if self.machine.far(table) else 0
         more, loads = self._crossing(operation.inputs()[1:])
-        return Cost(operation.name, other=rows + more, stored=self._stored(operation), loads=loads + (rows > 0))
+        return Cost(other=rows + more, stored=self._stored(operation), loads=loads + (rows > 0))
 
     def _vector(self, operation: Operation) -> Cost:
         machine, share = self.machine, self.experts.share(operation.nodes)
         other, loads = self._crossing(operation.inputs())
         if operation.kind == "move":
-            return Cost(operation.name, other=other, loads=loads, stored=self._stored(operation))
+            return Cost(other=other, loads=loads, stored=self._stored(operation))
         seconds = vector_seconds(operation, machine.target.engine_of("vector"), machine.costs.item) * share
         values = [v for v in (*operation.inputs(), *operation.outputs()) if v.const_value is None]
         runs = _runs(sum(map(machine.bytes, values)) * share, machine.room)
-        return Cost(operation.name, other=int(other * share), stored=int(self._stored(operation) * share), loads=loads,
+        return Cost(other=int(other * share), stored=int(self._stored(operation) * share), loads=loads,
                     vector=seconds, runs=runs)  # fmt: skip
 
     def _crossing(self, values: Iterable[ir.Value]) -> tuple[int, int]:
@@ -230,14 +228,6 @@ def _runs(nbytes: float, room: int) -> int:
     while nbytes / runs > room:
         runs *= 2
     return runs
-
-
-def _extents(node: ir.Node) -> tuple[int, int, int]:
-    """m, k and n of one product."""
-    a, b, c = dims(_given(node.inputs[0])), dims(_given(node.inputs[1])), dims(node.outputs[0])
-    turned = node.op_type == "Gemm" and bool(attributes(node).get("transA", 0))
-    rows = prod(c[:-1]) if len(b) <= 2 else (c[-2] if len(c) > 1 else 1)
-    return rows, a[0] if turned else a[-1], c[-1]
 
 
 def _window(node: ir.Node) -> int:

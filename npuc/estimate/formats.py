@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, prod
+from math import ceil
 
 from npurt.abi.dtypes import DType
 
@@ -24,13 +24,14 @@ class WeightFormat:
     floats: DType
     compiled: bool
 
-    def matrix_bytes(self, channels: int, depth: int) -> int:
-        """Of one matrix; the codes of a channel fill whole bytes."""
-        return channels * (ceil(depth * self.bits / 8) + self.table)
+    def matrix_bytes(self, channels: int, depth: int, count: int = 1) -> int:
+        """Of `count` matrices; the codes of a channel fill whole bytes."""
+        return count * channels * (ceil(depth * self.bits / 8) + self.table)
 
-    def tensor_bytes(self, shape: tuple[int, ...]) -> int:
-        """Of matrices [.., depth, channels]."""
-        return prod(shape[:-2]) * self.matrix_bytes(shape[-1], shape[-2])
+    @property
+    def quantised(self) -> bool:
+        """Whether matrices are codes and not floats."""
+        return self.bits != 8 * self.floats.nbytes
 
 
 FORMATS = {

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import Literal
 
 import onnx_ir as ir
 
 from npuc.bound.work import MOVES
 from npuc.graph.entry import EntryGraph
-from npuc.graph.nodes import SHAPE_OPERANDS
+from npuc.graph.nodes import SHAPE_OPERANDS, attributes, dims
 from npuc.lower.gated import find_gated
 from npuc.lower.groups import group_nodes, members_of
 from npuc.lower.residual import norm_of_sum
@@ -82,6 +83,29 @@ def _operations(entry: EntryGraph) -> Iterator[Operation]:
             yield Operation(kind, groups[node].nodes)
         elif node not in grouped and node not in done:
             yield Operation(_kind(node), (node,))
+
+
+def constant_matrix(node: ir.Node) -> ir.Value | None:
+    """The weights of a product, None for other nodes and for products of two values."""
+    weights = node.inputs[1] if node.op_type in PRODUCTS and not node.domain else None
+    return weights if weights is not None and weights.const_value is not None else None
+
+
+def product_extents(node: ir.Node) -> tuple[int, int, int]:
+    """m, k and n of one product of a MatMul or Gemm."""
+    a, b = (dims(v) for v in node.inputs[:2] if v is not None)
+    c = dims(node.outputs[0])
+    turned = node.op_type == "Gemm" and bool(attributes(node).get("transA", 0))
+    rows = prod(c[:-1]) if len(b) <= 2 else (c[-2] if len(c) > 1 else 1)
+    return rows, a[0] if turned else a[-1], c[-1]
+
+
+def matrix_extents(node: ir.Node) -> tuple[int, int, int]:
+    """Output channels, depth and number of the matrices that are the second operand of a product."""
+    _, depth, channels = product_extents(node)
+    weights = node.inputs[1]
+    assert weights is not None
+    return channels, depth, prod(dims(weights)[:-2])
 
 
 def _data(node: ir.Node) -> list[ir.Value]:

@@ -25,13 +25,14 @@ _NARROW = {ir.DataType.BOOL: 1, ir.DataType.INT8: 1, ir.DataType.UINT8: 1}
 class Plan:
     """What the cost of an entry depends on besides the machine.
 
-    fresh: of each operation, the constants and inputs that none before it has loaded. kinds: of each, a number that
-    equal operations share. lives: of each value that an operation makes, the places of its maker and last reader.
+    names: of the operations. fresh: of each, the constants and inputs that none before it has loaded. kinds: of each, a
+    number that equal operations share. lives: the places of maker and last reader of each value that operations make.
     """
 
     def __init__(self, graph: EntryGraph) -> None:
         self.graph = graph
         self.operations = operations_of(graph)
+        self.names = tuple(operation.name for operation in self.operations)
         self.experts = Experts(list(graph.model.graph))
         self.fresh = _fresh(self.operations)
         numbers: dict[Hashable, int] = {}

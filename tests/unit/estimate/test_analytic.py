@@ -84,7 +84,7 @@ def test_a_product_streams_its_weights():
     assert found.parts["matrix"] == pytest.approx(16 * 1024 * 4096 / 1024 / DPU_CLOCK)  # one row costs as many as 16
     last = (found.parts["matrix"] + cost.stored / RATE + LATENCY) / 32  # behind the last load
     assert found.seconds == pytest.approx(found.parts["ddr"] + last)
-    assert found.bound_by == "ddr"
+    assert found.limited_by == "ddr"
 
 
 def test_a_chain_of_the_vector_engine_is_one_launch():
@@ -94,7 +94,7 @@ def test_a_chain_of_the_vector_engine_is_one_launch():
     # a load, three instructions and a store an element; 8 elements of f16 in a vector, two vector cores
     assert found.parts["vector"] == pytest.approx((0.75 + 3 + 0.75) * 64 * 800 / 8 / 2 / SHAVE_CLOCK)
     assert found.parts["launches"] == pytest.approx(LAUNCH)
-    assert found.bound_by == "vector"
+    assert found.limited_by == "vector"
 
 
 def test_a_value_without_a_place_on_chip_crosses():
