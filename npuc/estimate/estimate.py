@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from npuc.estimate.analytic import PARTS, Analytic, deciding, run
 from npuc.estimate.floor import Floor
 from npuc.estimate.formats import FORMATS, WeightFormat
 from npuc.estimate.limits import limits_of, memory_of
-from npuc.estimate.speed import speed_of
+from npuc.estimate.speed import Speed, speed_of
 from npuc.estimate.subject import Subject, state_bytes
 from npurt.target import Target
 from npurt.timing.entry import QUEUE_NAMES
@@ -29,7 +29,7 @@ def estimate(subject: Subject, targets: Sequence[Target], precision: str, *, hel
     TargetError where a target does not multiply the format's floats.
     """
     form, llm, weights = FORMATS[precision], subject.graphs.llm, subject.weights
-    floors = {label: Floor.of(plan, targets[0], form) for label, plan in subject.plans.items()}
+    floors = {label: Floor(plan) for label, plan in subject.plans.items()}
     sizes = None
     if llm is not None:
         sizes = {"prompt": subject.prompt, "tokens": subject.tokens, "chunk": llm.chunk, "capacity": llm.capacities[-1]}
@@ -73,7 +73,7 @@ def _experts(subject: Subject) -> Iterator[dict[str, Any]]:
 
 
 def _target(
-    subject: Subject, floors: dict[str, Floor], target: Target, form: WeightFormat, held: bool
+    subject: Subject, floors: Mapping[str, Floor], target: Target, form: WeightFormat, held: bool
 ) -> dict[str, Any]:
     if subject.graphs.llm is None:
         found = run(subject.plans["main"], target, form, subject.plans["main"].graph.capacity, held)
@@ -81,8 +81,8 @@ def _target(
         times: dict[str, Any] = {"run": _run([found], [bound], target, found.seconds, bound.seconds)}
         work = found.macs
     else:
-        speed = speed_of(subject, _estimates(subject, target, form, held))
-        bounds = speed_of(subject, _bounds(floors, subject, target, form, held))
+        speed = _speed(subject, target, form, held)
+        bounds = speed_of(subject, lambda name, past: floors[subject.label(name)].bound(target, form, past, held))
         work = speed.prefill.macs
         times = {
             "first_token_s": speed.first_token,
@@ -93,7 +93,10 @@ def _target(
                 [speed.generate, speed.head], [bounds.generate, bounds.head], target, speed.token, bounds.token
             ),
             "chunk": _run([speed.prefill], [bounds.prefill], target, speed.prefill.seconds, bounds.prefill.seconds),
-            "formats": [_format(subject, target, FORMATS[name], held) for name in _compared(form)],
+            "formats": [
+                _format(subject, target, form, speed),
+                *(_format(subject, target, other, _speed(subject, target, other, held)) for other in _others(form)),
+            ],
         }
     limits = limits_of(subject, target, form, work)
     queues = {engine.queue for engine in target.engines.values()}
@@ -113,13 +116,16 @@ def _target(
     }
 
 
-def _compared(form: WeightFormat) -> list[str]:
-    return [form.name, *(name for name in COMPARED if name != form.name)]
+def _others(form: WeightFormat) -> list[WeightFormat]:
+    return [FORMATS[name] for name in COMPARED if name != form.name]
 
 
-def _format(subject: Subject, target: Target, form: WeightFormat, held: bool) -> dict[str, Any]:
+def _speed(subject: Subject, target: Target, form: WeightFormat, held: bool) -> Speed[Analytic]:
+    return speed_of(subject, lambda name, past: run(subject.plan(name), target, form, past, held))
+
+
+def _format(subject: Subject, target: Target, form: WeightFormat, speed: Speed[Analytic]) -> dict[str, Any]:
     """The weights and the speed in one format, and whether `npuc compile` makes such programs."""
-    speed = speed_of(subject, _estimates(subject, target, form, held))
     limits = limits_of(subject, target, form, speed.prefill.macs)
     return {
         "precision": form.name,
@@ -129,16 +135,6 @@ def _format(subject: Subject, target: Target, form: WeightFormat, held: bool) ->
         "tokens_per_s": 1 / speed.token,
         "compiled": form.compiled,
     }
-
-
-def _estimates(subject: Subject, target: Target, form: WeightFormat, held: bool) -> Callable[[str, int], Analytic]:
-    return lambda name, past: run(subject.plan(name), target, form, past, held)
-
-
-def _bounds(
-    floors: dict[str, Floor], subject: Subject, target: Target, form: WeightFormat, held: bool
-) -> Callable[[str, int], Bound]:
-    return lambda name, past: floors[subject.plan(name).graph.label].bound(target, form, past, held)
 
 
 def _run(

@@ -2,42 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
 import onnx_ir as ir
 
 from npuc.bound import PARTS, Bound
 from npuc.bound.cuts import cut_seconds, find_cuts
-from npuc.bound.launches import launch_chain
+from npuc.bound.launches import Chain, launch_chain
 from npuc.bound.traffic import Loads, loads_of, seconds_in, seconds_out, shared_seconds
 from npuc.bound.work import Costs, NodeWork, node_work
 from npuc.estimate.formats import WeightFormat
 from npuc.estimate.operations import constant_matrix, matrix_extents
 from npuc.estimate.plan import Plan, value_bytes
+from npuc.graph.nodes import is_op
 from npurt.target.model import Target
 
 
-@dataclass(frozen=True)
 class Floor:
-    """Bounds of one entry. cuts: places of its narrow nodes, which no machine changes."""
+    """Bounds of one entry. What one step has in common with another is computed once: narrow places for all, work and
+    launches for a machine, loads for a step."""
 
-    plan: Plan
-    nodes: tuple[ir.Node, ...]
-    cuts: tuple[int, ...]
-
-    @classmethod
-    def of(cls, plan: Plan, target: Target, form: WeightFormat) -> Floor:
-        """target, form: any; they do not matter to the result."""
-        nodes = tuple(plan.graph.model.graph)
-        costs = Costs.of(target, form.floats)
-        return cls(plan, nodes, tuple(find_cuts(nodes, [node_work(node, costs, 0) for node in nodes])))
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.nodes = tuple(plan.graph.model.graph)
+        self._growing = [at for at, node in enumerate(self.nodes) if is_op(node, "Attention", domain="npuc")]
+        self._cuts: list[int] | None = None
+        self._machines: dict[tuple[str, str], tuple[Costs, tuple[NodeWork, ...], Chain]] = {}
+        self._steps: dict[tuple[str, int], Loads] = {}
 
     def bound(self, target: Target, form: WeightFormat, n_past: int, held: bool) -> Bound:
         """TargetError where the target multiplies no such floats. Without experts and with weights as floats this is
         `npuc.bound.bound_of`."""
-        costs = Costs.of(target, form.floats)
-        work = [self._work(node, node_work(node, costs, n_past)) for node in self.nodes]
-        loads, chain = self._loads(form, n_past), launch_chain(self.nodes, work, costs)
+        costs, fixed, chain = self._machine(target, form)
+        work = list(fixed)
+        for at in self._growing:
+            work[at] = self._work(self.nodes[at], costs, n_past)
+        loads = self._loads(form, n_past)
         parts = (
             max(
                 seconds_in(target, loads.loaded, held),
@@ -47,15 +48,34 @@ class Floor:
             sum(node.matrix for node in work),
             sum(node.vector for node in work),
             chain.total,
-            cut_seconds(self.cuts, work, chain, loads, target, held),
+            cut_seconds(self._narrow(work), work, chain, loads, target, held),
         )
         return Bound(dict(zip(PARTS, parts, strict=True)), loads.loaded, loads.stored, n_past)
 
-    def _work(self, node: ir.Node, work: NodeWork) -> NodeWork:
-        share = self.plan.experts.share([node])
+    def _machine(self, target: Target, form: WeightFormat) -> tuple[Costs, tuple[NodeWork, ...], Chain]:
+        key = target.digest, form.name
+        if key not in self._machines:
+            costs = Costs.of(target, form.floats)
+            work = tuple(self._work(node, costs, 0) for node in self.nodes)
+            self._machines[key] = costs, work, launch_chain(self.nodes, work, costs)
+        return self._machines[key]
+
+    def _work(self, node: ir.Node, costs: Costs, n_past: int) -> NodeWork:
+        work, share = node_work(node, costs, n_past), self.plan.experts.share([node])
         return work if share == 1.0 else replace(work, matrix=work.matrix * share, vector=work.vector * share)
 
+    def _narrow(self, work: Sequence[NodeWork]) -> list[int]:
+        if self._cuts is None:
+            self._cuts = find_cuts(self.nodes, work)
+        return self._cuts
+
     def _loads(self, form: WeightFormat, n_past: int) -> Loads:
+        key = form.name, n_past
+        if key not in self._steps:
+            self._steps[key] = self._step_loads(form, n_past)
+        return self._steps[key]
+
+    def _step_loads(self, form: WeightFormat, n_past: int) -> Loads:
         item = form.floats.nbytes
         loads = loads_of(self.plan.graph, item, n_past)
         found, seen = list(loads.nodes), set[str | None]()

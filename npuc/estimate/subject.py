@@ -52,9 +52,13 @@ class Subject:
 
     def plan(self, name: str) -> Plan:
         """Of "prefill", "head" or "main"; of "generate" that with the largest cache."""
+        return self.plans[self.label(name)]
+
+    def label(self, name: str) -> str:
+        """The same entry's label."""
         if name != "generate" or self.graphs.llm is None:
-            return self.plans[name]
-        return self.plans[entry_label("generate", self.graphs.llm.capacities[-1])]
+            return name
+        return entry_label("generate", self.graphs.llm.capacities[-1])
 
     @property
     def caches(self) -> list[StateSpec]:
