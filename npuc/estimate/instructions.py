@@ -20,11 +20,14 @@ Classes = tuple[str, ...]
 WIDE = DType.F32.nbytes
 """Lanes of a program that reads sums of the matrix engine: scores, and the two products of a gated layer."""
 
-# of a score: read, chosen against the mask, scaled by maximum, exp and sum; the weight is rounded to the type of V
-SCORE: Classes = ("load", "simple", "reduce", "simple", "special", "reduce", "special", "simple")
-MASK: Classes = ("simple",) * 3  # of a row and column; the heads of one program share it
+SCORE: Classes = ("load", "simple", "reduce", "simple", "special", "reduce", "special")
+"""Of a score: read, chosen against the mask, made a weight by maximum, difference, exp, sum and division."""
+ROUND: Classes = ("simple",)  # of a weight to a narrow type of V
 SOFTCAP: Classes = ("simple", "special", "simple")
 SLOPE: Classes = ("simple", "simple")
+MASK: Classes = ("simple",) * 3
+"""Of a row and column: past and seen, new and seen, either. The heads of one program share it, and the next."""
+DISTANCE: Classes = ("simple", "simple")
 
 # of each element where an operator is more than one instruction
 EXPANDED: Mapping[str, Classes] = {
@@ -67,10 +70,13 @@ def attention_seconds(node: ir.Node, engine: Engine, item: int) -> float:
     groups = dims(_given(node.inputs[1]))[1]
     scores = heads * rows * attention_columns(node)
     attrs = attributes(node)
-    classes = SCORE + (SOFTCAP if attrs.get("softcap", 0.0) else ()) + (SLOPE if len(attrs.get("slopes", ())) else ())
+    sloped = len(attrs.get("slopes", ())) > 0
+    classes = (*SCORE, *(SOFTCAP if attrs.get("softcap", 0.0) else ()), *(SLOPE if sloped else ()))
+    classes = (*classes, *(ROUND if item < WIDE else ()))
     shared = heads if rows == 1 else heads // groups
     cycles = _count(engine, classes, scores, WIDE) + _count(engine, ("store",), scores, item)
-    return (cycles + _count(engine, MASK, scores / shared, WIDE)) / engine.units / engine.clock
+    cycles += _count(engine, (*MASK, *(DISTANCE if sloped else ())), scores / shared, WIDE)
+    return cycles / engine.units / engine.clock
 
 
 def attention_columns(node: ir.Node) -> int:
