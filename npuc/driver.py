@@ -199,7 +199,7 @@ def _entry(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer
     refused: LoweringRefused | OverflowRefused | None = None
     for share in CMX_SHARES:
         try:
-            lowered = lower(entry, states, buffers, storage, consts, cache, "cmx", int(total * share), library)
+            lowered = lower(entry, states, buffers, storage, consts, cache, "cmx", int(total * share), library, target)
             program = schedule(lowered.graph, target)
         except LoweringRefused as error:
             refused = error

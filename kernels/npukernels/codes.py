@@ -54,7 +54,7 @@ class Row:
 
 
 def product(x: t.Tile, rows: t.Tile, row: Row, ones: t.Tile | None, widen: bool) -> t.Tile:
-    """x [m, k] times the transpose of rows' numbers. ones: codes u4 [groups, k] that pick the groups, for shifts.
+    """x [m, k] times the transpose of rows' numbers. ones: codes [groups, k] that pick the groups, for shifts.
 
     The shifts' part is the product of x's sums over groups with them: both by the matrix engine, which reads codes.
     widen: dequantise by vector code first, for engines that take no such codes.
@@ -66,7 +66,7 @@ def product(x: t.Tile, rows: t.Tile, row: Row, ones: t.Tile | None, widen: bool)
         return t.mma_scaled(x, codes, scales, dtype=row.codes, group=row.group, zero=row.zero)
     acc = t.accumulator((x.shape[0], rows.shape[0]))
     t.mma_scaled(x, codes, scales, dtype=row.codes, group=row.group, zero=row.zero, acc=acc)
-    sums = t.mma_scaled(x, ones, None, dtype=t.u4)
+    sums = t.mma_scaled(x, ones, None, dtype=t.u8 if ones.shape[1] == row.k else t.u4)
     return t.mma(sums.cast(x.dtype), shifts, acc=acc)
 
 
@@ -99,7 +99,10 @@ def matmul_codes(
     x: t.Array, w: t.Array, out: t.Array, ones: t.Array | None = None, *extra: t.Array,
     bm: int, bn: int, row: Row, epilogue: Epilogue | None = None, widen: bool = False,
 ) -> None:  # fmt: skip
-    """out[M, N] = epilogue(x[M, K] w^T, *extra), w: u8 [N, row.nbytes]. ones: u8 [groups, K / 2], with shifts."""
+    """out[M, N] = epilogue(x[M, K] w^T, *extra), w: u8 [N, row.nbytes]. ones: with shifts, codes of 0 and 1.
+
+    They are u4 [groups, K / 2] in bytes, or u8 [groups, K] where K is odd. widen: see `product`.
+    """
     for index, (result,) in _blocks(x, [w], (bm, bn), ones, row, widen):
         more = [load_block(array, index, (bm, bn)) for array in extra]
         t.store(out, index, result if epilogue is None else epilogue(result, *more))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from npuc.graph.nodes import DOMAIN
+from npuc.graph.quantised.packed import BODIES as CODE_BODIES
 from npuc.graph.step_functions import STEP_BODIES
 
 _HEADER = f'<domain: "{DOMAIN}", opset_import: ["" : 21]>\n'
@@ -176,11 +177,15 @@ Attention <scale: float, softcap: float = 0.0, window: int = 0, slopes: floats =
   y = CastLike (mixed, q)
 }"""
 
-_BODIES = STEP_BODIES | {
-    "RMSNorm": _RMS_NORM,
-    "Rotary": _ROTARY,
-    "Attention": _ATTENTION,
-}
+_BODIES = (
+    STEP_BODIES
+    | CODE_BODIES
+    | {
+        "RMSNorm": _RMS_NORM,
+        "Rotary": _ROTARY,
+        "Attention": _ATTENTION,
+    }
+)
 
 
 def add_functions(model: ir.Model) -> None:

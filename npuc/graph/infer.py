@@ -196,6 +196,17 @@ def _step_bias(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
     return [Fact(ir.DataType.FLOAT, (1, len(attrs["slopes"]), attrs["rows"], columns))]
 
 
+def _dequantized(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    assert inputs[0].shape is not None
+    return [Fact(ir.DataType(attrs["to"]), (inputs[0].shape[0], attrs["k"]))]
+
+
+def _dequantized_turned(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    (rows,) = _dequantized(attrs, inputs)
+    assert rows.shape is not None
+    return [Fact(rows.dtype, rows.shape[::-1])]
+
+
 def _attention(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
     query, value = inputs[0].shape, inputs[2].shape
     assert query is not None and value is not None
@@ -212,4 +223,6 @@ _OWN: dict[tuple[str, str], Callable[[dict[str, Any], list[Fact]], list[Fact]]] 
     (DOMAIN, "WriteRows"): _like_first,
     (DOMAIN, "PastRows"): _like_first,
     (DOMAIN, "StepBias"): _step_bias,
+    (DOMAIN, "DequantizedRows"): _dequantized,
+    (DOMAIN, "DequantizedWeight"): _dequantized_turned,
 }

@@ -89,7 +89,7 @@ def say_in_one_set(build: Build) -> None:
 
 
 def dequantise_weights(build: Build) -> None:
-    """Quantised weights become constants of floats, computed when they are read."""
+    """Quantised weights become packed codes of one form, or constants of floats, computed when they are read."""
     build.report.extend(dequantise(build.model, build.inference))
 
 

@@ -12,23 +12,27 @@ import onnx_ir as ir
 from npuc.lower import views
 from npuc.lower.consts import ConstPool
 from npuc.lower.errors import LoweringRefused, describe
+from npuc.lower.packed import Packed, packed_weight, picks, way
 from npuc.lower.storage import Storage
 from npuc.lower.views import contiguous_strides, reshape
 from npuc.tasks import Buffer, Region
 from npurt.abi.dtypes import DType
+from npurt.target.model import Target
 
 
 @dataclass(frozen=True)
 class KernelCall:
     """One kernel over whole arrays; None where an optional array is absent.
 
-    params: its fixed keyword parameters; tile sizes are chosen later, by capacity.
+    params: its fixed keyword parameters; tile sizes are chosen later, by capacity. why: where there was a choice, the
+    kernel was taken for this reason.
     """
 
     kernel: str
     arrays: tuple[Region | None, ...]
     params: Mapping[str, Any]
     node: str
+    why: str = ""
 
 
 @dataclass
@@ -47,6 +51,7 @@ class Lowering:
     ddr_values: frozenset[str]
     on_chip: str
     ids_checked: bool
+    target: Target
     at: dict[ir.Value, Region] = field(default_factory=dict)
     calls: list[KernelCall] = field(default_factory=list)
     direct: dict[ir.Value, Buffer] = field(default_factory=dict)
@@ -60,6 +65,10 @@ class Lowering:
             assert value.const_value is not None, f"{value.name} is read before it is made"
             found = self.at[value] = self.consts.plain(value.const_value)
         return found
+
+    def packed(self, value: ir.Value | None) -> Packed | None:
+        """The weight that stays codes behind a value, None for any other value."""
+        return packed_weight(value, self.consts, self.target)
 
     def new(self, value: ir.Value, shape: Sequence[int] | None = None, dtype: DType | None = None,
             order: Sequence[int] | None = None) -> Region:  # fmt: skip
@@ -94,6 +103,7 @@ class Lowering:
     def call(self, kernel: str, arrays: Sequence[Region | None], node: ir.Node, **params: Any) -> None:
         self.calls.append(KernelCall(kernel, tuple(arrays), params, str(node.name)))
 
+<<<<<<< HEAD
     def copy(self, node: ir.Node, source: Region, target: Region) -> None:
         """A copy between two regions of one shape, in pieces of at most four axes."""
         if source.elements == 0:
@@ -105,6 +115,21 @@ class Lowering:
         # more than four axes that do not merge: one copy for each index of the outermost
         for index in range(source.shape[0]):
             self.copy(node, views.at_index(source, index), views.at_index(target, index))
+=======
+    def call_codes(
+        self, kernel: str, x: Region, weights: Sequence[Packed], out: Region, extra: Sequence[Region], node: ir.Node,
+        **params: Any,
+    ) -> None:  # fmt: skip
+        """A product of x [m, k] with packed weights of one form, in the cheapest way."""
+        row = weights[0].row
+        chosen = way(row, x.shape[0], weights[0].channels, self.storage.floats, self.target)
+        ones = None if chosen.widen else picks(row, self.consts)
+        given = (ones, *extra) if ones is not None or extra else ()
+        arrays = (x, *(weight.region for weight in weights), out, *given)
+        self.calls.append(
+            KernelCall(kernel, arrays, {"row": row, "widen": chosen.widen, **params}, str(node.name), chosen.why)
+        )
+>>>>>>> 17233b3 (Quantised weights stay codes from the file into the blob: graph operators, rows, products and lookups)
 
     def copied(self, region: Region, node: ir.Node, shape: Sequence[int] | None = None) -> Region:
         """A row-major copy on the chip (or in DDR when its name says so), optionally under another shape."""

@@ -17,6 +17,7 @@ from npuc.lower.walk import walk
 from npuc.tasks import Buffer, Origin, Task, TaskGraph
 from npuc.tile import KernelError, TraceCache
 from npurt.errors import BytecodeError
+from npurt.target.model import Target
 
 # A share of the scratchpad stays free of whole values, so that kernels have tiles to stream through.
 VALUES_SHARE = 0.5
@@ -32,7 +33,7 @@ class Lowered:
 
 
 def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
-          cache: TraceCache, memory: str, memory_bytes: int, library: Library) -> Lowered:  # fmt: skip
+          cache: TraceCache, memory: str, memory_bytes: int, library: Library, target: Target) -> Lowered:  # fmt: skip
     """Tasks of one entry for a scratchpad `memory` of which `memory_bytes` may be used.
 
     Needs a static graph of ops that have rules. Values that do not fit beside the tiles are declared DDR, the largest
@@ -40,7 +41,7 @@ def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]
     """
     ddr: frozenset[str] = frozenset()
     while True:
-        calls = walk(entry, states, buffers, storage, consts, ddr, memory, library)
+        calls = walk(entry, states, buffers, storage, consts, ddr, memory, library, target)
         moved = crowding(calls, memory, int(memory_bytes * VALUES_SHARE))
         if not moved:
             choices, moved = _choices(calls, cache, memory, memory_bytes, library)

@@ -25,17 +25,17 @@ class Gated:
     products: tuple[ir.Node, ir.Node]
 
 
-def find_gated(groups: dict[ir.Node, Group]) -> dict[ir.Node, Gated]:
+def find_gated(low: Lowering, groups: dict[ir.Node, Group]) -> dict[ir.Node, Gated]:
     """Gated layers by the last node of their group."""
     found = {}
     for last, group in groups.items():
-        products = _products(group)
+        products = _products(low, group)
         if products is not None:
             found[last] = Gated(group, products)
     return found
 
 
-def _products(group: Group) -> tuple[ir.Node, ir.Node] | None:
+def _products(low: Lowering, group: Group) -> tuple[ir.Node, ir.Node] | None:
     inside = set(group.nodes)
     inputs = dict.fromkeys(
         value
@@ -53,6 +53,9 @@ def _products(group: Group) -> tuple[ir.Node, ir.Node] | None:
         weights = constant(node.inputs[1]) if (node.domain, node.op_type) == ("", "MatMul") else None
         if weights is None or len(weights.shape) != 2 or any(use.node not in inside for use in value.uses()):
             return None
+    packed = [low.packed(node.inputs[1]) for node in (first, second)]
+    if len({None if weight is None else weight.row for weight in packed}) > 1:
+        return None  # of two forms
     shapes = {static_shape(value) for value in (*inputs, group.output)}
     rows = static_shape(group.output)[:-1]
     large = 1
@@ -73,9 +76,14 @@ def lower_gated(low: Lowering, gated: Gated) -> None:
     assert rows is not None and matrix is not None
     expression, inputs = expression_of(low, gated.group)
     by_value = {node.outputs[0]: node for node in gated.products}
+    held = [by_value[value].inputs[1] for value in inputs]
+    packed = [weight for weight in map(low.packed, held) if weight is not None]
+    if packed:
+        low.call_codes("matmul_codes_pair", rows, packed, matrix, (), last, epilogue=expression)
+        return
     weights = []
-    for value in inputs:
-        tensor = constant(by_value[value].inputs[1])
+    for weight in held:
+        tensor = constant(weight)
         assert tensor is not None, "found with constant weights"
         weights.append(low.consts.weights(tensor, transposed=False))
     low.call("matmul_pair", (rows, *weights, matrix), last, epilogue=expression)

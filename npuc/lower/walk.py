@@ -21,6 +21,7 @@ from npuc.lower.rules.bound import bound_op
 from npuc.lower.storage import Storage, UnsupportedType
 from npuc.tasks import Buffer, Region, Role
 from npurt.abi.dtypes import DType
+from npurt.target.model import Target
 
 STEP_INPUTS = ("n_past", "n_new")  # graph inputs that the step block carries; no buffer of their own
 
@@ -43,14 +44,15 @@ def state_dtype(state: StateSpec, storage: Storage) -> DType:
 
 
 def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
-         ddr_values: frozenset[str], on_chip: str, library: Library) -> list[KernelCall]:  # fmt: skip
+         ddr_values: frozenset[str], on_chip: str, library: Library, target: Target) -> list[KernelCall]:  # fmt: skip
     """The entry's kernel calls in order, with LOCAL buffers for its intermediate values.
 
     Raises LoweringRefused with every node that no rule takes, each kind of fault once.
     """
     graph = entry.model.graph
     _check_sizes(graph)
-    low = Lowering(entry.label, storage, consts, ddr_values, on_chip, ids_checked=entry.name in ("prefill", "generate"))
+    checked = entry.name in ("prefill", "generate")
+    low = Lowering(entry.label, storage, consts, ddr_values, on_chip, checked, target)
     _bind_inputs(low, entry, states, buffers)
     _bind_outputs(low, graph, states)
     nodes = list(graph)
@@ -59,7 +61,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     appended = {state.output: state for state in states if state.kind == "append"}
     filled = _filled_rows(entry, states)
     position = {node: place for place, node in enumerate(nodes)}
-    gated = find_gated(groups)
+    gated = find_gated(low, groups)
     done = {node for layer in gated.values() for node in layer.products}
     given = set(graph.outputs) - low.direct.keys() - {v for v in graph.outputs if v.name in _next_names(states)}
     copied: set[ir.Value] = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import onnx_ir as ir
@@ -12,6 +13,8 @@ from npuc.graph.nodes import producer
 from npuc.graph.quantised.activations import dequantize_value
 from npuc.graph.quantised.affine import Affine, blocks
 from npuc.graph.quantised.codes import PACKED_BITS, Codes, PackedCodes, PlainCodes, bytes_of, unpacked
+from npuc.graph.quantised.forms import channels_of, of_blocks, of_linear, order_of
+from npuc.graph.quantised.packed import PackedForm, in_order
 from npuc.graph.quantised.weights import Stored, Weights, dims
 
 
@@ -39,6 +42,9 @@ def matmul_n_bits(place: Place, weights: Weights) -> None:
     if zeros is not None:
         _check_size(place, "zero_points", zeros, n * (bytes_of(count, bits) if whole else count))
 
+    order = None if groups is None else order_of(groups.numpy(), k, block)
+    moved = order if isinstance(order, np.ndarray) else None
+
     def affine() -> Affine:
         rows = packed.numpy().reshape(n, -1)
         zero: np.ndarray | int = 1 << (bits - 1)
@@ -46,6 +52,8 @@ def matmul_n_bits(place: Place, weights: Weights) -> None:
             zero = zeros.numpy().reshape(n, -1)
             zero = unpacked(zero, bits)[:, :count, None] if whole else zero[:, :, None]
         group = blocks(k, block) if groups is None else groups.numpy().reshape(-1)[:k].astype(np.int64)
+        if moved is not None:
+            rows, group = in_order(rows, bits, moved), group[moved]
         return Affine(PackedCodes(rows, bits, k), scales.numpy().reshape(n, count, 1), zero, group)
 
     kind = "" if zeros is None else ", zero points" if whole else ", zero points as floats"
@@ -53,7 +61,10 @@ def matmul_n_bits(place: Place, weights: Weights) -> None:
     x = place.required(0)
     dtype = x.dtype if x.dtype is not None and x.dtype.is_floating_point() else scales.dtype
     stored = Stored(affine, (n, k), dtype, turned=True)
-    weight = weights.constant(place, place.required(1), (packed, scales, zeros, groups), scheme, stored)
+    form = order if isinstance(order, str) else of_blocks((n, k), bits, block, packed, scales, zeros, moved)
+    if moved is not None:
+        x = place.op("Gather", x, place.ints(*moved.tolist()), axis=-1)
+    weight = weights.weight(place, place.required(1), (packed, scales, zeros, groups), scheme, stored, form, True)
     if attrs.get("accuracy_level", 0) > 1:
         weights.levels[attrs["accuracy_level"]] += 1
     product, bias = place.op("MatMul", x, weight), place.input(5)
@@ -99,7 +110,8 @@ def gather_block_quantized(place: Place, weights: Weights) -> None:
     name = data.dtype.name.lower() if per_byte == 1 else f"{bits} bits"
     scheme = f"{name} in blocks of {block}{'' if zeros is None else ', zero points'} (GatherBlockQuantized)"
     stored = Stored(affine, shape, scales.dtype)
-    table = weights.constant(place, place.required(0), (data, scales, zeros), scheme, stored)
+    form = _table_form(shape, axis, bits, block, data, scales, zeros, attrs.get("gather_axis", 0))
+    table = weights.weight(place, place.required(0), (data, scales, zeros), scheme, stored, form, False)
     place.replace(place.op("Gather", table, place.required(1), axis=attrs.get("gather_axis", 0)))
 
 
@@ -121,10 +133,46 @@ def dequantize_linear(place: Place, weights: Weights) -> None:
         return
     stored, kind = _linear(place, data, scales, zeros)
     scheme = f"{data.dtype.name.lower()} {kind}{'' if zeros is None else ', zero points'} (DequantizeLinear)"
-    numbers = weights.constant(place, table, (data, scales, zeros), scheme, stored)
+    operands = (data, scales, zeros)
+    channels = channels_of(place) if rows is None else _rows_first(rows)
+    if isinstance(channels, str):
+        numbers = weights.constant(place, table, operands, scheme, stored)
+    else:
+        axis, block = place.attrs.get("axis", 1), place.attrs.get("block_size", 0)
+        form = of_linear(data, scales, zeros, axis, block, channels)
+        numbers = weights.weight(place, table, operands, scheme, stored, form, turned=channels == 1)
+        for transpose in _transposes(place) if not isinstance(form, str) else ():
+            other = replace(stored, turned=not stored.turned)
+            way = weights.weight(place, table, operands, scheme, other, form, turned=channels == 0)
+            transpose.outputs[0].replace_all_uses_with(way)
     if rows is not None:
         numbers = place.op("Gather", numbers, rows.inputs[1], axis=rows.attributes.get_int("axis", 0))
     place.replace(numbers)
+
+
+def _rows_first(gather: ir.Node) -> int | str:
+    """The axis of channels of a table whose codes are gathered, or why it has none."""
+    return 0 if gather.attributes.get_int("axis", 0) == 0 else "it is no table of rows"
+
+
+def _transposes(place: Place) -> list[ir.Node]:
+    """Readers of the weight that turn it for a product."""
+    readers = {use.node: None for use in place.node.outputs[0].uses()}
+    return [node for node in readers if node.op_type == "Transpose" and node.domain == ""]
+
+
+def _table_form(
+    shape: tuple[int, ...], axis: int, bits: int, block: int, data: ir.TensorProtocol, scales: ir.TensorProtocol,
+    zeros: ir.TensorProtocol | None, gather_axis: int,
+) -> PackedForm | str:  # fmt: skip
+    """How a table can stay codes: rows of its first axis, quantised along the second."""
+    if len(shape) != 2 or axis != 1 or gather_axis % 2:
+        return "only rows of a table that is quantised along its last axis can stay codes"
+    if dims(scales) != (shape[0], -(-shape[1] // block)):
+        return "its rows share scales"
+    if data.dtype == ir.DataType.UINT8:
+        return of_blocks((shape[0], shape[1]), bits, block, data, scales, zeros, None)
+    return of_linear(data, scales, zeros, 1, block, 0)
 
 
 def _linear(

@@ -12,6 +12,7 @@ from npuc.graph.expand.place import Place
 from npuc.graph.infer import Inference
 from npuc.graph.quantised import activations, operators
 from npuc.graph.quantised.known import Known
+from npuc.graph.quantised.packed import attach
 from npuc.graph.quantised.weights import Weights
 
 ORT = "com.microsoft"
@@ -47,6 +48,7 @@ def dequantise(model: ir.Model, inference: Inference) -> list[str]:
     for node in model.graph:
         if node.domain == ORT and node.op_type in _SAME_AS_STANDARD:
             node.domain = ""
+    attach(model.graph)
     names, weights = Names(model.graph), Weights(Known(inference))
     found = [node for node in model.graph if (node.domain, node.op_type) in READERS]
     for node in found:

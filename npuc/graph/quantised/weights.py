@@ -10,8 +10,10 @@ import numpy as np
 import onnx_ir as ir
 
 from npuc.graph.expand.place import Place
+from npuc.graph.quantised import packed
 from npuc.graph.quantised.affine import Affine
 from npuc.graph.quantised.known import Known
+from npuc.graph.quantised.packed import PackedForm
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,16 @@ class Stored:
 
 @dataclass
 class Weights:
-    """made: the constants so far, by operands and form. schemes: their number, by how the file stores them. levels: the
-    number of nodes that allow narrow activations, by accuracy_level. rounded: values of the run that become codes."""
+    """made: the weights so far, by operands and form. held: operands of packed ones, whichever way they are turned.
+
+    kept, schemes: numbers of packed and of dense ones, by how the file stores them. levels: the number of nodes that
+    allow narrow activations, by accuracy_level. rounded: values of the run that become codes.
+    """
 
     known: Known
     made: dict[Hashable, ir.Value] = field(default_factory=dict)
+    held: dict[Hashable, list[ir.Value]] = field(default_factory=dict)
+    kept: Counter[str] = field(default_factory=Counter)
     schemes: Counter[str] = field(default_factory=Counter)
     levels: Counter[int] = field(default_factory=Counter)
     rounded: int = 0
@@ -66,10 +73,30 @@ class Weights:
             place.refuse(f"its input {what} is missing")
         return tensor
 
+    def weight(
+        self, place: Place, source: ir.Value, operands: Sequence[ir.TensorProtocol | None], scheme: str, stored: Stored,
+        form: PackedForm | str, turned: bool,
+    ) -> ir.Value:  # fmt: skip
+        """The weight of these operands, packed, or dense for the reason that is given instead of a form.
+
+        turned: whether the graph reads it as [K, N], channels last.
+        """
+        if isinstance(form, str):
+            return self.constant(place, source, operands, f"{scheme}: {form}" if form else scheme, stored)
+        shared = (*map(id, operands), form.bits, form.block, form.n, form.k)
+        key = (*shared, stored.dtype, turned)
+        if key not in self.made:
+            if shared not in self.held:
+                self.held[shared] = packed.operands(place, source.name or "weight", form)
+                self.kept[scheme] += 1
+            dense = stored.tensor(f"{source.name}~dequantised")
+            self.made[key] = packed.numbers(place, self.held[shared], form, turned, dense)
+        return self.made[key]
+
     def constant(
         self, place: Place, source: ir.Value, operands: Sequence[ir.TensorProtocol | None], scheme: str, stored: Stored
     ) -> ir.Value:
-        """The weight of these operands: a node that asks for the same one gets the same value."""
+        """The dense weight of these operands: a node that asks for the same one gets the same value."""
         key = (*map(id, operands), scheme, stored.shape, stored.dtype, stored.turned)
         if key not in self.made:
             name = f"{source.name}~dequantised"
@@ -79,7 +106,8 @@ class Weights:
 
     def report(self) -> list[str]:
         """Lines for people: how the weights were stored, and what is not imitated."""
-        lines = [
+        lines = [f"{count} weight{'s' * (count > 1)} kept as codes: {scheme}" for scheme, count in self.kept.items()]
+        lines += [
             f"{count} weight{'s' if count > 1 else ''} dequantised while compiling, stored as floats of the precision "
             f"in the blob: {scheme}"
             for scheme, count in self.schemes.items()

@@ -12,12 +12,17 @@ from npuc.lower import views
 from npuc.lower.context import Lowering, attribute, constant, static_shape
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.expression import Expression, Scalar, Step
+from npuc.lower.packed import Packed
 from npuc.tasks import Region
 from npurt.abi.dtypes import DType
 
 
 def gather(low: Lowering, node: ir.Node) -> None:
     """Gather along one axis. A single constant index is a view; else rows are gathered by an int32 index vector."""
+    packed = low.packed(node.inputs[0])
+    if packed is not None and int(attribute(node, "axis", 0)) % 2 == 0:
+        _gather_codes(low, node, packed)
+        return
     source = low.region(node.inputs[0])
     axis = int(attribute(node, "axis", 0)) % source.rank
     extent = source.shape[axis]
@@ -56,6 +61,23 @@ def gather(low: Lowering, node: ir.Node) -> None:
     assert unfolded is not None
     perm = [*range(index_rank, index_rank + axis), *range(index_rank), *range(index_rank + axis, len(shape))]
     low.at[output] = views.transpose(unfolded, perm)
+
+
+def _gather_codes(low: Lowering, node: ir.Node, table: Packed) -> None:
+    """Rows of a table of codes, dequantised by vector code once they are on the chip."""
+    extent, index_tensor = table.channels, constant(node.inputs[1])
+    if index_tensor is None:
+        index = _wrapped(low, node, low.region(node.inputs[1]), extent)
+    else:
+        picked = index_tensor.numpy().astype(np.int64).reshape(-1)
+        picked = np.where(picked < 0, picked + extent, picked)
+        if ((picked < 0) | (picked >= extent)).any():
+            raise LoweringRefused([f"{describe(node)}: an index is outside the table, which has {extent} rows"])
+        index = low.consts.array(picked.astype(np.int32), DType.I32)
+    out = low.at[node.outputs[0]] = low.new(node.outputs[0])
+    rows = views.reshape(out, (index.elements, table.row.k))
+    assert rows is not None
+    low.call("gather_codes", (table.region, index, rows), node, row=table.row)
 
 
 def _arithmetic(indices: np.ndarray) -> tuple[int, int] | None:

@@ -7,9 +7,11 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from npuc.graph.quantised.packed import ROWS, WEIGHT
 from npuc.lower import views
 from npuc.lower.context import Lowering, attribute, constant, static_shape, tensor_shape
 from npuc.lower.expression import Expression, Scalar, Step
+from npuc.lower.packed import Packed
 from npuc.tasks import Region
 from npurt.abi.dtypes import DType
 
@@ -17,8 +19,10 @@ from npurt.abi.dtypes import DType
 def matmul(low: Lowering, node: ir.Node) -> None:
     a, b = node.inputs
     out = low.at[node.outputs[0]] = low.new(node.outputs[0])
-    tensor = constant(b)
-    if tensor is not None and len(tensor.shape) == 2:
+    tensor, packed = constant(b), low.packed(b)
+    if packed is not None:
+        linear_codes(low, node, low.region(a), packed, out)
+    elif tensor is not None and len(tensor.shape) == 2:
         linear(low, node, low.region(a), low.consts.weights(tensor, transposed=False), None, out)
     else:
         batched(low, node, low.region(a), low.region(b), out)
@@ -32,11 +36,16 @@ def gemm(low: Lowering, node: ir.Node) -> None:
     region = low.region(a)
     if attribute(node, "transA", 0):
         region = views.transpose(region, (1, 0))
-    tensor, bias = constant(b), constant(c)
+    tensor, bias, packed = constant(b), constant(c), low.packed(b)
     out = low.at[node.outputs[0]] = low.new(node.outputs[0])
     in_one = alpha == 1.0 and (c is None or (bias is not None and _is_channel_vector(node, bias)))
     product = out if in_one else low.temporary(f"{node.name}.product", out.shape, DType.F32)
-    if tensor is not None:
+    if packed is not None:
+        added = low.region(c) if in_one and c is not None else None
+        linear_codes(low, node, region, packed, product, added, beta)
+        if in_one:
+            return
+    elif tensor is not None:
         weights = low.consts.weights(tensor, transposed=bool(attribute(node, "transB", 0)))
         table = low.consts.table(_widened(bias, weights), beta) if in_one and bias is not None else None
         linear(low, node, region, weights, table, product)
@@ -72,6 +81,25 @@ def linear(low: Lowering, node: ir.Node, x: Region, weights: Region, table: Regi
     assert matrix is not None
     arrays = (rows, weights, matrix) if table is None else (rows, weights, matrix, table)
     low.call("matmul" if table is None else "matmul_bias", arrays, node)
+
+
+def linear_codes(low: Lowering, node: ir.Node, x: Region, weight: Packed, out: Region, bias: Region | None = None,
+                 beta: float = 1.0) -> None:  # fmt: skip
+    """out [..., N] = x [..., K] times the transpose of a packed weight, plus beta * bias."""
+    rows = views.as_matrix(x)
+    if rows is None:
+        rows = views.as_matrix(low.copied(x, node))
+    matrix = views.as_matrix(out)
+    assert rows is not None and matrix is not None
+    if bias is None:
+        low.call_codes("matmul_codes", rows, [weight], matrix, (), node)
+        return
+    steps = (Step("Mul", (1, Scalar(beta))), Step("Add", (0, 2))) if beta != 1.0 else (Step("Add", (0, 1)),)
+    low.call_codes("matmul_codes", rows, [weight], matrix, [views.narrowed(bias)], node, epilogue=Expression(2, steps))
+
+
+def stands_for_codes(low: Lowering, node: ir.Node) -> None:
+    """A packed weight has no value of its own: its readers read the codes, or a constant with its numbers."""
 
 
 def batched(low: Lowering, node: ir.Node, a: Region, b: Region, out: Region) -> None:
@@ -115,4 +143,9 @@ def _widened(bias: ir.TensorProtocol, weights: Region) -> ir.TensorProtocol:
     return ir.Tensor(np.broadcast_to(bias.numpy().reshape(-1), (n,)).copy())
 
 
-RULES = {("", "MatMul"): matmul, ("", "Gemm"): gemm}
+RULES = {
+    ("", "MatMul"): matmul,
+    ("", "Gemm"): gemm,
+    ("npuc", ROWS): stands_for_codes,
+    ("npuc", WEIGHT): stands_for_codes,
+}

@@ -1,0 +1,134 @@
+"""Weights that stay codes: how their rows lie in the blob, and which way of multiplying with them is the cheapest.
+
+A row of the blob is codes, scales and, where zero points differ, shifts (npukernels.codes.Row), so that one transfer
+brings all of a channel. Codes and scales are the file's own; shifts, (middle code - zero point) * scale, are stored as
+floats of the precision and enter by a product with sums of the activations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from npuc.graph.nodes import attributes
+from npuc.graph.quantised.packed import packed_node
+from npuc.lower.consts import ConstPool
+from npuc.tasks import Region
+from npukernels.codes import Row
+from npurt import numerics
+from npurt.abi.dtypes import DType
+from npurt.target.model import Target
+from npurt.timing.compute import Products, product_seconds
+
+_SCALES = {ir.DataType.FLOAT: DType.F32, ir.DataType.FLOAT16: DType.F16, ir.DataType.BFLOAT16: DType.BF16}
+_CODES = {2: DType.U2, 4: DType.U4, 8: DType.U8}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A weight of n channels in the blob. region: u8 [n, row.nbytes]."""
+
+    region: Region
+    row: Row
+
+    @property
+    def channels(self) -> int:
+        return self.region.shape[0]
+
+
+@dataclass(frozen=True)
+class Way:
+    """widen: whether vector code dequantises before the product. what, how: in words, for the report; prices: of both
+    ways."""
+
+    widen: bool
+    what: str
+    how: str
+    prices: str
+
+    @property
+    def why(self) -> str:
+        return f"{self.what}: {self.how}{self.prices and ', '}{self.prices}"
+
+
+def packed_weight(value: ir.Value | None, consts: ConstPool, target: Target) -> Packed | None:
+    """The packed weight behind a value, None for any other value."""
+    node = packed_node(value)
+    if node is None:
+        return None
+    codes, scales, zeros = (given.const_value for given in node.inputs if given is not None)
+    assert codes is not None and scales is not None and zeros is not None, "operands of packed weights are constants"
+    attrs = attributes(node)
+    bits = 4 if attrs["bits"] == 2 and "u2" not in target.engine_of("matrix").codes else attrs["bits"]
+    points = zeros.numpy()
+    even = points.size > 0 and bool((points == points.flat[0]).all()) and float(points.flat[0]).is_integer()
+    zero = int(points.flat[0]) if even and 0 <= points.flat[0] < 1 << attrs["bits"] else 1 << (attrs["bits"] - 1)
+    shifts = None if even else consts.storage.floats
+    row = Row(attrs["k"], _CODES[bits], attrs["block"], zero, _SCALES[scales.dtype], shifts)
+    n = int(codes.shape.numpy()[0])
+
+    def produce() -> np.ndarray:
+        return _rows(codes.numpy(), scales.numpy(), points, attrs["bits"], row)
+
+    key = ".".join(map(consts.digest, (codes, scales, zeros))) + f".{row}"
+    return Packed(consts.region(key, DType.U8, (n, row.nbytes), produce), row)
+
+
+def _rows(codes: np.ndarray, scales: np.ndarray, zeros: np.ndarray, bits: int, row: Row) -> np.ndarray:
+    """uint8 [n, row.nbytes]; what lies between the parts is zero."""
+    made = np.zeros((len(codes), row.nbytes), np.uint8)
+    used = row.k * row.codes.bits // 8
+    if row.codes.bits == bits:
+        made[:, :used] = codes[:, :used]
+    else:  # an engine that takes no codes as narrow as the file's
+        made[:, :used] = numerics.pack_codes(numerics.unpack_codes(codes, bits)[:, : row.k], row.codes.bits)
+    _put(made, row.code_bytes, scales)
+    if row.shifts is not None:
+        shifts = (np.float32(row.zero) - zeros) * scales.astype(np.float32)
+        _put(made, row.code_bytes + row.scale_bytes, numerics.store(shifts, row.shifts))
+    return made
+
+
+def _put(rows: np.ndarray, first: int, values: np.ndarray) -> None:
+    data = np.ascontiguousarray(values).view(np.uint8).reshape(len(rows), -1)
+    rows[:, first : first + data.shape[1]] = data
+
+
+def picks(row: Row, consts: ConstPool) -> Region | None:
+    """Codes [groups, k] of 0 and 1 whose product with activations is their sums over groups; None without shifts."""
+    if row.shifts is None:
+        return None
+    ones = (np.arange(row.k) // row.group == np.arange(row.groups)[:, None]).astype(np.uint8)
+    return consts.array(ones if row.k % 2 else numerics.pack_codes(ones, 4), DType.U8)
+
+
+def way(row: Row, m: int, n: int, floats: DType, target: Target) -> Way:
+    """The cheaper of both ways for x [m, k] and n channels: codes to the matrix engine, or dequantised before it."""
+    engine, kind = target.engine_of("matrix"), row.codes.label
+    text = f"{kind} codes " + ("with a scale a channel" if row.groups == 1 else f"in groups of {row.group}")
+    if row.shifts is not None:
+        text += " and zero points of their own"
+    if kind not in engine.codes:
+        return Way(True, text, f"dequantised by vector code, as {engine.name} takes no codes of {kind}", "")
+    direct = _seconds(row, m, n, floats, row.codes, row.group if row.groups > 1 else 0, target)
+    widened = _seconds(row, m, n, floats, floats, 0, target) + _dequantising(row, n, target)
+    prices = f"{direct * 1e6:.1f} us as codes, {widened * 1e6:.1f} us dequantised"
+    if widened < direct:
+        return Way(True, text, "dequantised by vector code", prices)
+    one = "the scale is that of the engine's table"
+    return Way(False, text, one if row.groups == 1 else f"{row.groups} products that add up on-chip", prices)
+
+
+def _seconds(row: Row, m: int, n: int, a: DType, b: DType, group: int, target: Target) -> float:
+    columns = np.array([(1, m, n, row.k, a, b, a, group)], np.int64).T
+    return float(product_seconds(Products(*columns), target.engine_of("matrix"), target.matrix)[0])
+
+
+def _dequantising(row: Row, n: int, target: Target) -> float:
+    """Load, unpack, cast, subtract, multiply and store of n rows in f32 lanes, and one launch."""
+    engine = target.engine_of("vector")
+    cycles = engine.cycles["load"] + 4 * engine.cycles["simple"] + engine.cycles["store"]
+    vectors = n * row.k * DType.F32.nbytes / engine.bytes_per_cycle / engine.units
+    return engine.launch + cycles * vectors / engine.clock
