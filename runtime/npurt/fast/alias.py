@@ -65,7 +65,7 @@ def _replaceable(op: Op, slot: str) -> bool:
     if slot == FLAG:
         return False
     if isinstance(op, Mma):
-        return slot in ("a", "b", "table")
+        return slot in ("a", "b", "table", "scales")
     if isinstance(op, Call):
         return not op.program.args[int(slot)].writes
     if isinstance(op, Copy):

@@ -75,7 +75,8 @@ def _may_move(op: Mma, first: int, ops: Sequence[Op], constant: int, writer: Tra
     """Whether a product may run at place `first` instead of its own."""
     if touched.largest(op.c) > first:
         return False
-    fixed = [op.a] if op.table is None else [op.a, op.table]
+    scales = None if op.codes is None else op.codes.scales
+    fixed = [ref for ref in (op.a, op.table, scales) if ref is not None]
     if any(ref.base != constant and writer.largest(ref) >= first for ref in fixed):
         return False
     if op.b.base == constant:
@@ -118,8 +119,11 @@ def _n_keys(op: Mma) -> tuple[Hashable, Hashable] | None:
     n = op.c.shape[2]
     pace = op.b.stride[2] if op.kn else op.b.stride[1]
     step = (op.cut.amount.step, bool(op.cut.edges)) if op.cut else None
+    scales = None if op.codes is None else op.codes.scales
     shared = (
         _common(op),
+        None if op.codes is None else replace(op.codes, scales=None),
+        scales and _frame(scales, 0),
         op.adds,
         op.a,
         step,
@@ -128,14 +132,15 @@ def _n_keys(op: Mma) -> tuple[Hashable, Hashable] | None:
         op.table and op.table.base,
     )
 
-    def key(b: int, c: int, table: int, plus: int | None) -> Hashable:
-        return (*shared, b, c, table, plus)
+    def key(b: int, c: int, table: int, plus: int | None, scale: int) -> Hashable:
+        return (*shared, b, c, table, plus, scale)
 
+    scale = 0 if scales is None else scales.offset
     table = op.table.offset if op.table else 0
     plus = op.cut.amount.plus if op.cut else None
     after = key(op.b.offset + n * pace, op.c.offset + n * op.c.stride[2], table + n * _TABLE_ROW if op.table else 0,
-                None if plus is None else plus - n)  # fmt: skip
-    return after, key(op.b.offset, op.c.offset, table, plus)
+                None if plus is None else plus - n, scale + n * scales.stride[0] if scales else 0)  # fmt: skip
+    return after, key(op.b.offset, op.c.offset, table, plus, scale)
 
 
 def _m_keys(op: Mma) -> tuple[Hashable, Hashable] | None:
@@ -143,7 +148,7 @@ def _m_keys(op: Mma) -> tuple[Hashable, Hashable] | None:
     if op.cut is not None or op.c.shape[0] != 1:
         return None
     m = op.c.shape[1]
-    shared = (_common(op), op.adds, op.b, op.table, _frame(op.a, 1), _frame(op.c, 1))
+    shared = (_common(op), op.adds, op.b, op.codes, op.table, _frame(op.a, 1), _frame(op.c, 1))
     after = (*shared, op.a.offset + m * op.a.stride[1], op.c.offset + m * op.c.stride[1])
     return after, (*shared, op.a.offset, op.c.offset)
 
@@ -182,6 +187,8 @@ def _merge_n(first: Mma, second: Mma) -> None:
     first.b, first.c = _longer(first.b, 2 if first.kn else 1, n), _longer(first.c, 2, n)
     if first.table is not None:
         first.table = _longer(first.table, 0, n)
+    if first.codes is not None and first.codes.scales is not None:
+        first.codes = replace(first.codes, scales=_longer(first.codes.scales, 0, n))
 
 
 def _merge_m(first: Mma, second: Mma) -> None:

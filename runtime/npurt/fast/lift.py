@@ -14,6 +14,7 @@ from npurt.abi.dtypes import DType
 from npurt.abi.records import FLAGS, NO_BASE, BaseKind, DmaOp, DpuFlag, Queue, Step
 from npurt.abi.records import Predicate as PredicateCode
 from npurt.fast.cells import Cells
+from npurt.fast.codes import Codes
 from npurt.fast.memory import Memory
 from npurt.fast.ops import Amount, Call, Copy, Exact, Fill, FlagPredicate, Gather, Mma, Op, Predicate, Scatter, Shift
 from npurt.fast.refs import Plane, Ref, make_ref, plane_of, raw, spread
@@ -115,18 +116,21 @@ class _Lifter:
         kn = DpuFlag.B_KN in flags
         m, n, k = fields["m"], fields["n"], fields["k"]
         a = _matrix(fields, "a", m, k)
-        b = _matrix(fields, "b", *((k, n) if kn else (n, k)))
+        codes = _codes(fields, flags, a.dtype)
+        b = _matrix(fields, "b", *((k, n) if kn else (n, k))) if codes is None else _bytes(fields, codes)
         c = _matrix(fields, "c", m, n)
         table = None
         if DpuFlag.TABLE in flags:
             table = make_ref(fields["table_base"], DType.F32, fields["table_offset"], (n, 2), (_TABLE_ROW, 4))
         adds = DpuFlag.ACCUMULATE in flags
         pred = _predicate(fields)
-        if not all(ref.dtype in _MOVED for ref in (a, b, c)) or 0 in (m, n, k):
-            read = [a, b, *([table] if table else []), *([c] if adds else [])]
+        numbers = (a, c) if codes is not None and c.shape[0] == 1 and not kn else (a, b, c)
+        if not all(ref.dtype in _MOVED for ref in numbers) or 0 in (m, n, k):
+            scales = codes.scales if codes is not None else None
+            read = [a, b, *([table] if table else []), *([scales] if scales else []), *([c] if adds else [])]
             return self._exact(task, pred, read, [c], True)
         clamp = (fields["clamp_lo"], fields["clamp_hi"]) if DpuFlag.CLAMP in flags else None
-        return Mma(task, pred, a, b, c, kn, adds, fields["scale"], table, clamp)
+        return Mma(task, pred, a, b, c, kn, adds, fields["scale"], table, clamp, None, codes)
 
     def _shave(self, task: TaskRef, fields: dict[str, Any]) -> Op:
         tables = self.image.tables
@@ -211,6 +215,29 @@ def _matrix(fields: dict[str, Any], name: str, height: int, width: int) -> Ref:
     stride = (fields[f"{name}_batch"], fields[f"{name}_stride"], dtype.nbytes)
     batch = min(fields["batch"], 1) if name != "c" and stride[0] == 0 else fields["batch"]
     return make_ref(fields[f"{name}_base"], dtype, fields[f"{name}_offset"], (batch, height, width), stride)
+
+
+def _codes(fields: dict[str, Any], flags: DpuFlag, a_type: DType) -> Codes | None:
+    """How operand b reads where it holds codes or has scales of groups."""
+    dtype, k, n = DType(fields["b_type"]), fields["k"], fields["n"]
+    if not (dtype.packed or DpuFlag.SCALES in flags or (a_type.is_float and not dtype.is_float)):
+        return None
+    group = fields["group"] or max(k, 1)
+    if DpuFlag.SCALES not in flags:
+        return Codes(dtype, k, fields["b_zero"], group, DType.F32, None)
+    kind = DType(fields["scale_type"])
+    shape, stride = (n, -(-k // group) * kind.nbytes), (fields["table_stride"], 1)
+    scales = raw(make_ref(fields["table_base"], DType.U8, fields["table_offset"], shape, stride))
+    return Codes(dtype, k, fields["b_zero"], group, kind, scales)
+
+
+def _bytes(fields: dict[str, Any], codes: Codes) -> Ref:
+    """Operand b as bytes [batch, n, bytes], or [batch, k, n] of them."""
+    width = fields["n"] if fields["flags"] & DpuFlag.B_KN else codes.k * codes.dtype.bits // 8
+    height = codes.k if fields["flags"] & DpuFlag.B_KN else fields["n"]
+    stride = (fields["b_batch"], fields["b_stride"], 1)
+    batch = min(fields["batch"], 1) if stride[0] == 0 else fields["batch"]
+    return raw(make_ref(fields["b_base"], DType.U8, fields["b_offset"], (batch, height, width), stride))
 
 
 def _reach(ref: Ref, shift: Shift | None) -> Ref:

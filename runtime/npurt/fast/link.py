@@ -1,6 +1,6 @@
 """From an entry to a list of calls: lift, settle the planes, the two link passes, then one or few calls for each task.
 
-1. lift      records -> tasks in an order that the barriers allow
+1. lift      records -> tasks in an order that the barriers allow; reread: numbers among bytes of constants
 2. settle    conversions where a task reads memory as another type than it was written
 3. alias     readers of a copy read its source; results that are only copied on are written where the copy puts them
 4. join      neighbouring tiles of one product become one call
@@ -29,6 +29,7 @@ from npurt.fast.ops import Copy, Op
 from npurt.fast.owners import settle
 from npurt.fast.prune import prune
 from npurt.fast.refs import Ref
+from npurt.fast.reread import reread
 from npurt.fast.sink import sink
 from npurt.image import Entry, Image
 
@@ -108,6 +109,8 @@ def link(image: Image, entry: Entry, context: Context, homes: Mapping[int, Ref],
     constant = context.memory.constant
     local = {*image.base_rows(BaseKind.CMX), *image.base_rows(BaseKind.SCRATCH)}
     ops = lift(image, entry, context.memory)
+    if options.alias:
+        reread(ops, constant)
     stats = LinkStats(tasks=len(ops))
     limits = _limits(ops, context)
     softmaxes = Softmaxes()

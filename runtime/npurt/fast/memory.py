@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 
@@ -64,6 +64,7 @@ class Memory:
         self.constant = constant
         self.budget = budget
         self.decoded = 0
+        self._kept: dict[Hashable, Array] = {}
         self._shadows: dict[tuple[int, Plane], Array] = {}
         self._ranges: dict[Plane, list[tuple[int, int]]] = {Plane.HALF: [], Plane.BRAIN: []}
 
@@ -90,6 +91,15 @@ class Memory:
             self._decode(ref.plane, *ref.hull)
         stride = tuple(2 * pace for pace in ref.stride)
         return np.ndarray(ref.shape, np.dtype(np.float32), shadow, 2 * ref.offset, stride)
+
+    def kept(self, key: Hashable, nbytes: int, compute: Callable[[], Array]) -> Array | None:
+        """Numbers made of constants, computed once and counted as decoded; None where the budget has no room."""
+        if key not in self._kept:
+            if self.decoded + nbytes > self.budget:
+                return None
+            self._kept[key] = np.ascontiguousarray(compute())
+            self.decoded += nbytes
+        return self._kept[key]
 
     def affordable(self, ref: Ref) -> bool:
         """Whether a view of constants is decoded, or may be within the budget."""

@@ -7,11 +7,12 @@ bytes, as in exact mode.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from npurt.abi.records import Step
+from npurt.fast.codes import Codes
 from npurt.fast.refs import Ref, spread
 from npurt.image import TaskRef
 from npurt.shave.program import Program
@@ -206,7 +207,8 @@ class Cut:
 class Mma(Op):
     """c = post(a b): views [batch, m, k], [batch, n, k] (or [batch, k, n] with kn), [batch, m, n].
 
-    cut: of the rows of b, which are n (or k with kn). table: (scale, bias) pairs of each column.
+    cut: of the rows of b, which are n (or k with kn). table: (scale, bias) pairs of each column. codes: how b reads
+    where it is bytes [1, n, bytes].
     """
 
     a: Ref
@@ -218,16 +220,27 @@ class Mma(Op):
     table: Ref | None
     clamp: tuple[float, float] | None
     cut: Cut | None = None
+    codes: Codes | None = None
 
     @property
     def plain(self) -> bool:
-        """Nothing follows the sum but the scale."""
-        return self.table is None and self.clamp is None
+        """Nothing follows the sum but the scale, and both operands are numbers."""
+        return self.table is None and self.clamp is None and self.codes is None
+
+    def put(self, slot: str, ref: Ref) -> None:
+        if slot == "scales":
+            assert self.codes is not None
+            self.codes = replace(self.codes, scales=ref)
+            self.known = None
+        else:
+            Op.put(self, slot, ref)
 
     def inputs(self) -> list[Access]:
         found = [Access("a", self.a), Access("b", self.b, self.cut is None)]
         if self.table is not None:
             found.append(Access("table", self.table))
+        if self.codes is not None and self.codes.scales is not None:
+            found.append(Access("scales", self.codes.scales))
         if self.adds:
             found.append(Access("c", self.c))
         return found

@@ -7,12 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from npurt.abi.dtypes import DType
+from npurt.fast.codes import Codes, numbers_of
 from npurt.fast.context import Array, Call, Context, into
 from npurt.fast.ops import Mma
 
 
 def product_calls(op: Mma, context: Context) -> list[Call]:
     """The calls of one product."""
+    if op.codes is not None:
+        return _coded_calls(op, op.codes, context)
     memory = context.memory
     a, b, c = (memory.view(ref) for ref in (op.a, op.b, op.c))
     if not op.kn:
@@ -28,6 +31,26 @@ def product_calls(op: Mma, context: Context) -> list[Call]:
     calls: list[Call] = [_multiply(a, b, part), *post(part, False), (np.add, (c, part, c))]
     context.pool.give(part)
     return [*calls, *(context.rounding(c, c, op.c.dtype) if op.c.dtype is not DType.F32 else [])]
+
+
+def _coded_calls(op: Mma, codes: Codes, context: Context) -> list[Call]:
+    """A product whose second operand holds codes: its numbers are at hand, or are computed first."""
+    numbers = numbers_of(op.b, codes, context.memory)
+    a, c = context.memory.view(op.a)[0], context.memory.view(op.c)[0]
+    post, part = _post(op, context), context.pool.take(c.shape) if op.adds else c
+    calls: list[Call] = (
+        [(_multiply_numbers, (numbers, a, part))] if callable(numbers) else [_multiply(a, numbers.T, part)]
+    )
+    calls += post(part, not op.adds)
+    if op.adds:
+        calls.append((np.add, (c, part, c)))
+        context.pool.give(part)
+        calls += context.rounding(c, c, op.c.dtype) if op.c.dtype is not DType.F32 else []
+    return calls
+
+
+def _multiply_numbers(numbers: Callable[[], Array], a: Array, out: Array) -> None:
+    np.matmul(a, numbers().T, out)
 
 
 def _multiply(a: Array, b: Array, out: Array) -> Call:
