@@ -27,6 +27,7 @@ from npuc.lower.errors import LoweringRefused
 from npuc.lower.library import Binding, Library, call_name
 from npuc.lower.storage import Storage
 from npuc.lower.walk import state_buffers, state_dtype
+from npuc.lower.ways import report_lines
 from npuc.progress import Report, silent
 from npuc.report.metadata import build_metadata, entry_ports
 from npuc.schedule import EntryProgram, OverflowRefused, schedule
@@ -154,6 +155,8 @@ def compile_graphs(
         programs.append(program)
     seconds["lower and schedule"] = time.perf_counter() - clock
     graphs.report.extend(_bound_calls(library, lowered))
+    for entry, tasks in zip(graphs.entries, lowered, strict=True):
+        graphs.report.extend(report_lines(entry.label, (c.way for c, _ in tasks.choices if c.way is not None)))
     states = [_device_state(state, storage) for state in graphs.states]
     stops, start = end_tokens(assets)
     metadata = build_metadata(
@@ -238,7 +241,8 @@ def _node_rows(entries: Sequence[EntryGraph], lowered: Sequence[Lowered]) -> lis
     for entry, tasks in zip(entries, lowered, strict=True):
         for call, choice in tasks.choices:
             sizes = {name: value for name, value in choice.params.items() if isinstance(value, int | str | bool)}
-            rows.append({"entry": entry.label, "node": call.node, "kernel": choice.kernel, "tile": sizes})
+            why = {} if call.way is None else {"why": call.way.why}
+            rows.append({"entry": entry.label, "node": call.node, "kernel": choice.kernel, "tile": sizes, **why})
     return rows
 
 

@@ -12,9 +12,10 @@ import onnx_ir as ir
 from npuc.lower import views
 from npuc.lower.consts import ConstPool
 from npuc.lower.errors import LoweringRefused, describe
-from npuc.lower.packed import Packed, packed_weight, picks, way
+from npuc.lower.packed import Packed, packed_weight, picks
 from npuc.lower.storage import Storage
 from npuc.lower.views import contiguous_strides, reshape
+from npuc.lower.ways import Way, way
 from npuc.tasks import Buffer, Region
 from npurt.abi.dtypes import DType
 from npurt.target.model import Target
@@ -24,15 +25,14 @@ from npurt.target.model import Target
 class KernelCall:
     """One kernel over whole arrays; None where an optional array is absent.
 
-    params: its fixed keyword parameters; tile sizes are chosen later, by capacity. why: where there was a choice, the
-    kernel was taken for this reason.
+    params: its fixed keyword parameters; tile sizes are chosen later, by capacity. way: of a product with codes.
     """
 
     kernel: str
     arrays: tuple[Region | None, ...]
     params: Mapping[str, Any]
     node: str
-    why: str = ""
+    way: Way | None = None
 
 
 @dataclass
@@ -127,7 +127,7 @@ class Lowering:
         given = (ones, *extra) if ones is not None or extra else ()
         arrays = (x, *(weight.region for weight in weights), out, *given)
         self.calls.append(
-            KernelCall(kernel, arrays, {"row": row, "widen": chosen.widen, **params}, str(node.name), chosen.why)
+            KernelCall(kernel, arrays, {"row": row, "widen": chosen.widen, **params}, str(node.name), chosen)
         )
 >>>>>>> 17233b3 (Quantised weights stay codes from the file into the blob: graph operators, rows, products and lookups)
 

@@ -1,4 +1,4 @@
-"""Weights that stay codes: how their rows lie in the blob, and which way of multiplying with them is the cheapest.
+"""Weights that stay codes: how their rows lie in the blob.
 
 A row of the blob is codes, scales and, where zero points differ, shifts (npukernels.codes.Row), so that one transfer
 brings all of a channel. Codes and scales are the file's own; shifts, (middle code - zero point) * scale, are stored as
@@ -20,7 +20,6 @@ from npukernels.codes import Row
 from npurt import numerics
 from npurt.abi.dtypes import DType
 from npurt.target.model import Target
-from npurt.timing.compute import Products, product_seconds
 
 _SCALES = {ir.DataType.FLOAT: DType.F32, ir.DataType.FLOAT16: DType.F16, ir.DataType.BFLOAT16: DType.BF16}
 _CODES = {2: DType.U2, 4: DType.U4, 8: DType.U8}
@@ -36,21 +35,6 @@ class Packed:
     @property
     def channels(self) -> int:
         return self.region.shape[0]
-
-
-@dataclass(frozen=True)
-class Way:
-    """widen: whether vector code dequantises before the product. what, how: in words, for the report; prices: of both
-    ways."""
-
-    widen: bool
-    what: str
-    how: str
-    prices: str
-
-    @property
-    def why(self) -> str:
-        return f"{self.what}: {self.how}{self.prices and ', '}{self.prices}"
 
 
 def packed_weight(value: ir.Value | None, consts: ConstPool, target: Target) -> Packed | None:
@@ -102,33 +86,3 @@ def picks(row: Row, consts: ConstPool) -> Region | None:
         return None
     ones = (np.arange(row.k) // row.group == np.arange(row.groups)[:, None]).astype(np.uint8)
     return consts.array(ones if row.k % 2 else numerics.pack_codes(ones, 4), DType.U8)
-
-
-def way(row: Row, m: int, n: int, floats: DType, target: Target) -> Way:
-    """The cheaper of both ways for x [m, k] and n channels: codes to the matrix engine, or dequantised before it."""
-    engine, kind = target.engine_of("matrix"), row.codes.label
-    text = f"{kind} codes " + ("with a scale a channel" if row.groups == 1 else f"in groups of {row.group}")
-    if row.shifts is not None:
-        text += " and zero points of their own"
-    if kind not in engine.codes:
-        return Way(True, text, f"dequantised by vector code, as {engine.name} takes no codes of {kind}", "")
-    direct = _seconds(row, m, n, floats, row.codes, row.group if row.groups > 1 else 0, target)
-    widened = _seconds(row, m, n, floats, floats, 0, target) + _dequantising(row, n, target)
-    prices = f"{direct * 1e6:.1f} us as codes, {widened * 1e6:.1f} us dequantised"
-    if widened < direct:
-        return Way(True, text, "dequantised by vector code", prices)
-    one = "the scale is that of the engine's table"
-    return Way(False, text, one if row.groups == 1 else f"{row.groups} products that add up on-chip", prices)
-
-
-def _seconds(row: Row, m: int, n: int, a: DType, b: DType, group: int, target: Target) -> float:
-    columns = np.array([(1, m, n, row.k, a, b, a, group)], np.int64).T
-    return float(product_seconds(Products(*columns), target.engine_of("matrix"), target.matrix)[0])
-
-
-def _dequantising(row: Row, n: int, target: Target) -> float:
-    """Load, unpack, cast, subtract, multiply and store of n rows in f32 lanes, and one launch."""
-    engine = target.engine_of("vector")
-    cycles = engine.cycles["load"] + 4 * engine.cycles["simple"] + engine.cycles["store"]
-    vectors = n * row.k * DType.F32.nbytes / engine.bytes_per_cycle / engine.units
-    return engine.launch + cycles * vectors / engine.clock
