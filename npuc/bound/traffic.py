@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from npuc.graph.entry import EntryGraph
 from npuc.graph.nodes import SHAPE_OPERANDS, attributes, dims
+from npuc.graph.quantised.packed import packed_node, stored_bytes
 from npurt.target.model import Route, Target
 
 STEP_INPUTS = ("n_past", "n_new")
@@ -38,9 +39,18 @@ def loads_of(entry: EntryGraph, item: int, n_past: int) -> Loads:
     found = []
     for node in entry.model.graph:
         total = 0
+        if packed_node(node.outputs[0]) is not None:  # counted where it is read
+            found.append(0)
+            continue
         skipped = SHAPE_OPERANDS.get(node.op_type, ()) if not node.domain else ()
         for at, value in enumerate(node.inputs):
             if value is None or at in skipped or value.name in seen or not _comes_from_memory(value):
+                continue
+            packed = packed_node(value)
+            if packed is not None:
+                codes = packed.inputs[0]
+                total += _packed_bytes(node, at, packed, codes is not None and codes.name in seen)
+                seen.update([codes.name] if codes is not None and ROW_TABLES.get(node.op_type) != at else [])
                 continue
             if ROW_TABLES.get(node.op_type) == at:
                 total += min(_bytes(node.outputs[0], item), _bytes(value, item))
@@ -90,6 +100,15 @@ def fastest_route(target: Target, *, loads: bool) -> Route:
         if (source, sink)[not loads] == "ddr" and (source, sink)[loads] in on_chip
     ]
     return max(routes, key=lambda route: (route.rate, -route.latency))
+
+
+def _packed_bytes(node: ir.Node, at: int, packed: ir.Node, again: bool) -> int:
+    """Of a weight that stays codes what a reader loads: all of it once, or the rows of a table that it picks."""
+    stored = stored_bytes(packed)
+    if ROW_TABLES.get(node.op_type) != at:
+        return 0 if again else stored
+    shape = dims(packed.outputs[0])
+    return min(stored, stored // max(shape[0], 1) * (prod(dims(node.outputs[0])) // max(shape[1], 1)))
 
 
 def _comes_from_memory(value: ir.Value) -> bool:

@@ -95,8 +95,9 @@ def packed_node(value: ir.Value | None) -> ir.Node | None:
 
 
 def stored_bytes(node: ir.Node) -> int:
-    """Bytes of the operands of a packed weight."""
-    return sum(tensor.nbytes for tensor in _held(node))
+    """Bytes that a packed weight takes at least: codes, scales, and zero points as narrow as the codes."""
+    codes, scales, zeros = _held(node)
+    return codes.nbytes + scales.nbytes + zeros.size * int(attributes(node)["bits"]) // 8
 
 
 def _held(node: ir.Node) -> list[ir.TensorProtocol]:
