@@ -6,7 +6,7 @@ from itertools import product
 from typing import Any
 
 from npuc.tile import ArrayType, Kernel
-from npukernels import attention, codes, convolution, elementwise, matmul, normalise, reduce, rotary, rows
+from npukernels import attention, codes, convolution, elementwise, experts, matmul, normalise, reduce, rotary, rows
 
 Types = Sequence[ArrayType | None]
 Sizes = dict[str, Any]
@@ -165,6 +165,20 @@ def _attention(types: Types, params: Mapping[str, Any], free: int | None = None)
         yield {"bm": 1, "groups": 1, "bk": bk}
 
 
+def _chosen(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    """Blocks of the chosen experts' matrices, of about equal bytes in both layers."""
+    (_, depth, width), columns = _shape(types, 3), _shape(types, 5)[1]
+    for bf in _halvings(depth, PANEL):
+        yield {"bf": bf, "bn": min(columns, max(PANEL, bf * width // depth // PANEL * PANEL))}
+
+
+def _all_experts(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    """Weights are loaded once for each block of rows: smaller blocks of columns come before fewer rows."""
+    for bm in _halvings(_shape(types, 0)[0], PANEL):
+        for sizes in _chosen(types, params, free):
+            yield {"bm": bm, **sizes}
+
+
 def _count(name: str, axis_of: int) -> Candidates:
     """One size, along the first axis of an array."""
     return lambda types, params, free=None: ({name: size} for size in _halvings(_shape(types, axis_of)[0]))
@@ -218,6 +232,12 @@ _SPECS = (
     KernelSpec("attention", attention.attention, "attention",
                "q[H,C,D] k_new[G,C,D] v_new[G,C,Dv] k_past[G,N,D]? v_past[G,N,Dv]? out[H,C,Dv] slopes[H]? sinks[H]?",
                _attention),
+    KernelSpec("topk", experts.topk, "rows", "x[..,N] values[..,k]? indices[..,k]?", _rows),
+    KernelSpec("argmax", experts.argmax, "rows", "x[..,N] out[..,1]", _rows),
+    KernelSpec("moe_chosen", experts.moe_chosen, "experts",
+               "x[T,K] indices[T,k] weights[T,k] gate[E,F,K] up[E,F,K]? down[E,N,F] gate_bias[E,F]? up_bias[E,F]? "
+               "down_bias[E,N]? out[T,N]", _chosen),
+    KernelSpec("moe_all", experts.moe_all, "experts", "as moe_chosen", _all_experts),
     KernelSpec("gather_rows", rows.gather_rows, "rows", "table[V,..] ids[T] out[T,..]", _count("bt", 1)),
     KernelSpec("gather_codes", codes.gather_codes, "rows", "table[V,bytes] ids[T] out[T,K]", _count("bt", 1)),
     KernelSpec("append_rows", rows.append_rows, "state", "new[G,C,D] state[G,N,D]", _count("bg", 0)),

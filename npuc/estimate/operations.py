@@ -68,7 +68,7 @@ def _operations(entry: EntryGraph) -> Iterator[Operation]:
     graph = entry.model.graph
     nodes = list(graph)
     groups = group_nodes(nodes, frozenset(graph.outputs))
-    grouped, gated = members_of(groups), find_gated(groups)
+    grouped, gated = members_of(groups), find_gated(groups, lambda weights: None)  # all weights are stored alike
     position = {node: place for place, node in enumerate(nodes)}
     done = {product for layer in gated.values() for product in layer.products}
     for node in nodes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from npuc.graph.expert_function import MOE_BODY
 from npuc.graph.nodes import DOMAIN
 from npuc.graph.quantised.packed import BODIES as CODE_BODIES
 from npuc.graph.step_functions import STEP_BODIES
@@ -181,6 +182,7 @@ _BODIES = (
     STEP_BODIES
     | CODE_BODIES
     | {
+        "MoE": MOE_BODY,
         "RMSNorm": _RMS_NORM,
         "Rotary": _ROTARY,
         "Attention": _ATTENTION,

@@ -213,6 +213,12 @@ def _attention(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
     return [Fact(inputs[0].dtype, (*query[:-1], value[-1]))]
 
 
+def _mixture(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    x, down = inputs[0].shape, inputs[5].shape
+    assert x is not None and down is not None
+    return [Fact(inputs[0].dtype, (*x[:-1], down[1]))]
+
+
 _OWN: dict[tuple[str, str], Callable[[dict[str, Any], list[Fact]], list[Fact]]] = {
     (DOMAIN, "RMSNorm"): _like_first,
     (DOMAIN, "Rotary"): _like_first,
@@ -225,4 +231,5 @@ _OWN: dict[tuple[str, str], Callable[[dict[str, Any], list[Fact]], list[Fact]]] 
     (DOMAIN, "StepBias"): _step_bias,
     (DOMAIN, "DequantizedRows"): _dequantized,
     (DOMAIN, "DequantizedWeight"): _dequantized_turned,
+    (DOMAIN, "MoE"): _mixture,
 }

@@ -52,6 +52,7 @@ MODEL_STEPS = (
     ModelStep("normalise", steps.say_in_one_set),
     ModelStep("weights", steps.dequantise_weights),  # once for all entries, which share the constants
     ModelStep("expand", steps.write_out),  # before measure, which runs what positions and masks are made of
+    ModelStep("experts", steps.say_experts),  # before all that asks for sizes, which its parts take from data
     ModelStep("measure", steps.measure),  # on the dynamic graph, which can be run for any number of past tokens
     ModelStep("static", steps.copy_for_entries),
 )

@@ -13,6 +13,9 @@ from npuc.graph.caches import check_cache_readers
 from npuc.graph.clean import clean, remove_dead
 from npuc.graph.dims import InputDims, input_dims
 from npuc.graph.expand.table import expand
+from npuc.graph.experts import apply as experts
+from npuc.graph.experts.find import routers
+from npuc.graph.experts.sizes import probe_shapes
 from npuc.graph.fold import fold
 from npuc.graph.functions import add_functions
 from npuc.graph.fuse.region import graph_order
@@ -40,6 +43,8 @@ from npuc.graph.static import Draft, drop_step_inputs, give_caches_their_capacit
 from npuc.graph.tokens import ids_input
 from npuc.graph.verify import verify_folded
 from npuc.graph.windows import check_single_rows, needs_whole_runs, take_windows
+
+_PROBE_PAST, _PROBE_ROWS = 4, 5  # tokens of the size at which experts are looked for
 
 
 @dataclass
@@ -101,6 +106,21 @@ def write_out(build: Build) -> None:
     build.classes = classify(build.states, build.model)
     if build.options.llm is not False and ids_input(build.model) is not None:
         build.states, build.classes = find_fixed_caches(build.model, build.states, build.classes)
+
+
+def say_experts(build: Build) -> None:
+    """Mixtures of experts become one operator each, by proof on the graph at a small size."""
+    graph, options = build.model.graph, build.options
+    if not routers(graph):
+        return
+    roles = find_roles(build.model, build.states, options.llm, build.classes)
+    if roles is None:
+        shapes = probe_shapes(graph, options)
+    else:
+        dims_ = input_dims(graph, roles, build.classes, options, build.inference, [])
+        shapes = dims_.shapes(_PROBE_PAST, dims_.fixed_rows or _PROBE_ROWS)
+    experts.say_experts(graph, shapes, build.inference, build.report)
+    remove_dead(graph)
 
 
 def measure(build: Build) -> None:

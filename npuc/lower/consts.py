@@ -50,9 +50,10 @@ class ConstPool:
             self._buffers[key] = buffer
         return Region(buffer, 0, dtype, shape, contiguous_strides(shape, dtype.nbytes))
 
-    def plain(self, tensor: ir.TensorProtocol) -> Region:
-        """The tensor as it is, in its storage type. UnsupportedType where the device cannot hold it."""
-        dtype = self.storage.of(tensor.dtype)
+    def plain(self, tensor: ir.TensorProtocol, dtype: DType | None = None) -> Region:
+        """The tensor as it is, in `dtype`, by default its storage type. UnsupportedType where the device cannot hold
+        it."""
+        dtype = dtype or self.storage.of(tensor.dtype)
         shape = tuple(int(n) for n in tensor.shape.numpy())
         key = f"{self.digest(tensor)}.{dtype.label}"
         if dtype is DType.I32:  # small, and refused here, where the reader of the constant is known
@@ -60,11 +61,13 @@ class ConstPool:
             return self.region(key, dtype, shape, lambda: packed)
         return self.region(key, dtype, shape, lambda: self.storage.pack(tensor.numpy(), dtype))
 
-    def weights(self, tensor: ir.TensorProtocol, transposed: bool) -> Region:
-        """A weight matrix as [N, full K], the rows a matrix engine wants. transposed: the tensor is [N, K] already."""
+    def weights(self, tensor: ir.TensorProtocol, transposed: bool, dtype: DType | None = None) -> Region:
+        """A weight matrix as [N, full K], the rows a matrix engine wants. transposed: the tensor is [N, K] already.
+
+        dtype: None for the storage type."""
         if transposed:
-            return self.plain(tensor)
-        dtype = self.storage.of(tensor.dtype)
+            return self.plain(tensor, dtype)
+        dtype = dtype or self.storage.of(tensor.dtype)
         k, n = (int(extent) for extent in tensor.shape.numpy())
         key = f"{self.digest(tensor)}.nk.{dtype.label}"
         return self.region(key, dtype, (n, k), lambda: self.storage.pack(tensor.numpy().T, dtype))

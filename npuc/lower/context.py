@@ -17,6 +17,7 @@ from npuc.lower.storage import Storage
 from npuc.lower.views import contiguous_strides, reshape
 from npuc.lower.ways import Way, way
 from npuc.tasks import Buffer, Region
+from npukernels.codes import Row
 from npurt.abi.dtypes import DType
 from npurt.target.model import Target
 
@@ -42,6 +43,7 @@ class Lowering:
     at: the region of every value computed or bound so far.
     ids_checked: token ids are valid by contract (LLM entries), so that a gather needs no wrap of negatives.
     ddr_values: names of values that do not fit on the chip and live in DDR.
+    precise: float values that are float32 whatever the precision.
     outputs: OUTPUT buffers by graph output name; direct: values that kernels write straight into them.
     """
 
@@ -52,6 +54,7 @@ class Lowering:
     on_chip: str
     ids_checked: bool
     target: Target
+    precise: frozenset[ir.Value] = frozenset()
     at: dict[ir.Value, Region] = field(default_factory=dict)
     calls: list[KernelCall] = field(default_factory=list)
     direct: dict[ir.Value, Buffer] = field(default_factory=dict)
@@ -70,6 +73,11 @@ class Lowering:
         """The weight that stays codes behind a value, None for any other value."""
         return packed_weight(value, self.consts, self.target)
 
+    def form_of(self, value: ir.Value | None) -> Row | None:
+        """The form of the codes of a weight, None for one in the storage type."""
+        packed = self.packed(value)
+        return None if packed is None else packed.row
+
     def new(self, value: ir.Value, shape: Sequence[int] | None = None, dtype: DType | None = None,
             order: Sequence[int] | None = None) -> Region:  # fmt: skip
         """Room for a value: in its output buffer, on the chip, or in DDR scratch.
@@ -81,9 +89,13 @@ class Lowering:
         if target is not None:
             dtype = output_dtype(self.storage, value)
             return Region(target, 0, dtype, shape, contiguous_strides(shape, dtype.nbytes))
-        dtype = dtype or self.storage.of(value_type(value))
+        dtype = dtype or self.dtype(value)
         self.made += 1
         return self._local(str(value.name), shape, dtype, order)
+
+    def dtype(self, value: ir.Value) -> DType:
+        """The element type of a value in device memory."""
+        return DType.F32 if value in self.precise else self.storage.of(value_type(value))
 
     def temporary(self, label: str, shape: Sequence[int], dtype: DType) -> Region:
         """Room for something the graph has no name for."""
@@ -103,7 +115,6 @@ class Lowering:
     def call(self, kernel: str, arrays: Sequence[Region | None], node: ir.Node, **params: Any) -> None:
         self.calls.append(KernelCall(kernel, tuple(arrays), params, str(node.name)))
 
-<<<<<<< HEAD
     def copy(self, node: ir.Node, source: Region, target: Region) -> None:
         """A copy between two regions of one shape, in pieces of at most four axes."""
         if source.elements == 0:
@@ -115,7 +126,7 @@ class Lowering:
         # more than four axes that do not merge: one copy for each index of the outermost
         for index in range(source.shape[0]):
             self.copy(node, views.at_index(source, index), views.at_index(target, index))
-=======
+
     def call_codes(
         self, kernel: str, x: Region, weights: Sequence[Packed], out: Region, extra: Sequence[Region], node: ir.Node,
         **params: Any,
@@ -129,7 +140,6 @@ class Lowering:
         self.calls.append(
             KernelCall(kernel, arrays, {"row": row, "widen": chosen.widen, **params}, str(node.name), chosen)
         )
->>>>>>> 17233b3 (Quantised weights stay codes from the file into the blob: graph operators, rows, products and lookups)
 
     def copied(self, region: Region, node: ir.Node, shape: Sequence[int] | None = None) -> Region:
         """A row-major copy on the chip (or in DDR when its name says so), optionally under another shape."""

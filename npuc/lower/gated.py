@@ -6,6 +6,7 @@ row is small, and there one SHAVE run over the whole row costs less than one for
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -14,6 +15,7 @@ from npuc.lower import views
 from npuc.lower.context import Lowering, constant, static_shape
 from npuc.lower.groups import Group, expression_of
 
+FormOf = Callable[[ir.Value | None], Hashable]
 SMALLEST_ROWS = 32  # below, a SHAVE launch per tile costs more than storing both products
 
 
@@ -25,17 +27,17 @@ class Gated:
     products: tuple[ir.Node, ir.Node]
 
 
-def find_gated(low: Lowering, groups: dict[ir.Node, Group]) -> dict[ir.Node, Gated]:
-    """Gated layers by the last node of their group."""
+def find_gated(groups: dict[ir.Node, Group], form_of: FormOf) -> dict[ir.Node, Gated]:
+    """Gated layers by the last node of their group. form_of: how a matrix is stored; both of a layer must be alike."""
     found = {}
     for last, group in groups.items():
-        products = _products(low, group)
+        products = _products(group, form_of)
         if products is not None:
             found[last] = Gated(group, products)
     return found
 
 
-def _products(low: Lowering, group: Group) -> tuple[ir.Node, ir.Node] | None:
+def _products(group: Group, form_of: FormOf) -> tuple[ir.Node, ir.Node] | None:
     inside = set(group.nodes)
     inputs = dict.fromkeys(
         value
@@ -53,9 +55,8 @@ def _products(low: Lowering, group: Group) -> tuple[ir.Node, ir.Node] | None:
         weights = constant(node.inputs[1]) if (node.domain, node.op_type) == ("", "MatMul") else None
         if weights is None or len(weights.shape) != 2 or any(use.node not in inside for use in value.uses()):
             return None
-    packed = [low.packed(node.inputs[1]) for node in (first, second)]
-    if len({None if weight is None else weight.row for weight in packed}) > 1:
-        return None  # of two forms
+    if form_of(first.inputs[1]) != form_of(second.inputs[1]):
+        return None
     shapes = {static_shape(value) for value in (*inputs, group.output)}
     rows = static_shape(group.output)[:-1]
     large = 1

@@ -15,6 +15,7 @@ from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.gated import find_gated, lower_gated
 from npuc.lower.groups import group_nodes, lower_group, members_of
 from npuc.lower.library import Library
+from npuc.lower.precise import precise_values
 from npuc.lower.residual import lower_norm_of_sum, norm_of_sum
 from npuc.lower.rules import RULES
 from npuc.lower.rules.bound import bound_op
@@ -51,17 +52,17 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     """
     graph = entry.model.graph
     _check_sizes(graph)
+    nodes = list(graph)
     checked = entry.name in ("prefill", "generate")
-    low = Lowering(entry.label, storage, consts, ddr_values, on_chip, checked, target)
+    low = Lowering(entry.label, storage, consts, ddr_values, on_chip, checked, target, precise_values(nodes))
     _bind_inputs(low, entry, states, buffers)
     _bind_outputs(low, graph, states)
-    nodes = list(graph)
     groups = group_nodes(nodes, frozenset(graph.outputs), frozenset(library.ops))
     grouped = members_of(groups)
     appended = {state.output: state for state in states if state.kind == "append"}
     filled = _filled_rows(entry, states)
     position = {node: place for place, node in enumerate(nodes)}
-    gated = find_gated(low, groups)
+    gated = find_gated(groups, low.form_of)
     done = {node for layer in gated.values() for node in layer.products}
     given = set(graph.outputs) - low.direct.keys() - {v for v in graph.outputs if v.name in _next_names(states)}
     copied: set[ir.Value] = set()

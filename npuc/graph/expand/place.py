@@ -22,7 +22,7 @@ class Place:
         self.graph = graph
         self.node = node
         self.attrs: Mapping[str, Any] = attributes(node)
-        self._names = names
+        self.names = self._names = names
 
     def input(self, index: int) -> ir.Value | None:
         """An input, None where it is left out."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from npuc.graph.edit import Names
-from npuc.graph.expand import attention, convolution, rotary, vendor
+from npuc.graph.expand import attention, convolution, experts, rotary, vendor
 from npuc.graph.expand.place import Place
 from npuc.graph.normalise import stamp
 
@@ -26,6 +26,7 @@ EXPANSIONS: dict[tuple[str, str], Callable[[Place], None]] = {
     (ORT, "BiasGelu"): vendor.gelu,
     (ORT, "QuickGelu"): vendor.quick_gelu,
     (ORT, "FusedMatMul"): vendor.fused_matmul,
+    (ORT, "MoE"): experts.mixture,
 }
 
 

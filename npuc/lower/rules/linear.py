@@ -23,7 +23,8 @@ def matmul(low: Lowering, node: ir.Node) -> None:
     if packed is not None:
         linear_codes(low, node, low.region(a), packed, out)
     elif tensor is not None and len(tensor.shape) == 2:
-        linear(low, node, low.region(a), low.consts.weights(tensor, transposed=False), None, out)
+        weights = low.consts.weights(tensor, transposed=False, dtype=_wide(low, node))
+        linear(low, node, low.region(a), weights, None, out)
     else:
         batched(low, node, low.region(a), low.region(b), out)
 
@@ -46,7 +47,7 @@ def gemm(low: Lowering, node: ir.Node) -> None:
         if in_one:
             return
     elif tensor is not None:
-        weights = low.consts.weights(tensor, transposed=bool(attribute(node, "transB", 0)))
+        weights = low.consts.weights(tensor, transposed=bool(attribute(node, "transB", 0)), dtype=_wide(low, node))
         table = low.consts.table(_widened(bias, weights), beta) if in_one and bias is not None else None
         linear(low, node, region, weights, table, product)
         if in_one:
@@ -58,6 +59,11 @@ def gemm(low: Lowering, node: ir.Node) -> None:
             low.call("copy", (product, out), node)
             return
     _scale_and_add(low, node, product, None if c is None else low.region(c), alpha, beta, out)
+
+
+def _wide(low: Lowering, node: ir.Node) -> DType | None:
+    """The type of the weights where it is not the usual one."""
+    return DType.F32 if node.outputs[0] in low.precise else None
 
 
 def _scale_and_add(low: Lowering, node: ir.Node, product: Region, c: Region | None, alpha: float, beta: float,
