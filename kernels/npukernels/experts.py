@@ -45,7 +45,7 @@ def moe_chosen(
     with one transfer for each block: bf rows of gate and up, bn of down.
     """
     (i,) = t.programs(x.shape[0])
-    k, (_, _, width), columns = indices.shape[1], gate.shape, down.shape[1]
+    k, width, columns = indices.shape[1], gate.shape[2], down.shape[1]
     row = t.reshape(t.load(x, (i, 0), (1, width)).cast(gate.dtype), (1, 1, width))
     chosen = t.reshape(t.load(indices, (i, 0), (1, k)), (k,))
 

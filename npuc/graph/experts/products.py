@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -31,25 +32,38 @@ class Product:
     picked: bool = False
 
 
+@dataclass(frozen=True)
+class _Made:
+    """How a constant is made of others: what its node was, which may have left the graph by the time it is computed."""
+
+    op_type: str
+    inputs: tuple[ir.Value | None, ...]
+    attributes: Mapping[str, Any]
+    place: int  # among the node's outputs
+
+
 class Parameters:
     """Constants of a region, those too that its nodes make of constants."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
-        self.fixed = _fixed(region)
+        self._made: dict[ir.Value, _Made] = {}
+        for node in region.nodes:
+            if node.domain == "" and all(v is None or self.is_fixed(v) for v in node.inputs):
+                for place, output in enumerate(node.outputs):
+                    self._made[output] = _Made(node.op_type, tuple(node.inputs), attributes(node), place)
 
     def is_fixed(self, value: ir.Value | None) -> bool:
-        return value is not None and (value.const_value is not None or value in self.fixed)
+        """Whether a value is constant."""
+        return value is not None and (value.const_value is not None or value in self._made)
 
     def array(self, value: ir.Value) -> np.ndarray:
         """The content of a fixed value, computed now."""
         if value.const_value is not None:
             return np.asarray(value.const_value.numpy())
-        node = value.producer()
-        assert node is not None
-        inputs = [None if v is None else self.array(v) for v in node.inputs]
-        outputs = evaluate(node.domain, node.op_type, inputs, attributes(node))
-        return outputs[list(node.outputs).index(value)]
+        made = self._made[value]
+        inputs = [None if v is None else self.array(v) for v in made.inputs]
+        return evaluate("", made.op_type, inputs, made.attributes)[made.place]
 
     def root(self, value: ir.Value | None) -> ir.Value | None:
         """The fixed value whose elements a value shows, picked and reshaped as they may be."""
@@ -68,14 +82,6 @@ class Parameters:
             if value.const_value is not None and value.const_value.size == 1 and value.const_value.dtype in FLOATS:
                 found.setdefault(float(value.const_value.numpy().reshape(())))
         return list(found)
-
-
-def _fixed(region: Region) -> set[ir.Value]:
-    fixed: set[ir.Value] = set()
-    for node in region.nodes:
-        if all(v is None or v.const_value is not None or v in fixed for v in node.inputs):
-            fixed.update(node.outputs)
-    return fixed
 
 
 def products(parameters: Parameters) -> list[Product]:
@@ -101,7 +107,7 @@ def _product(node: ir.Node, before: frozenset[int], found: Sequence[Product], pa
     weight = node.inputs[1]
     activation = node.inputs[0]
     root = parameters.root(weight)
-    if root is None or parameters.is_fixed(activation) or (root.const_value is None and root not in parameters.fixed):
+    if root is None or parameters.is_fixed(activation):
         return None
     attrs = attributes(node)
     if attrs.get("transA", 0) or attrs.get("alpha", 1.0) != 1.0 or attrs.get("beta", 1.0) != 1.0:

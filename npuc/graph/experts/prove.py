@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -49,12 +48,21 @@ def _agrees(want: np.ndarray, found: np.ndarray) -> bool:
 
 
 def _probes(
-    candidate: Candidate, x_shape: tuple[int, ...], shape: tuple[int, ...], experts: Experts, leaves: list[Any]
+    candidate: Candidate,
+    x_shape: tuple[int, ...],
+    shape: tuple[int, ...],
+    experts: Experts,
+    leaves: Sequence[np.ndarray | None],
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] | None:
     """(x [T, K], numbers, weights, the region's result [T, N]) of each probe; None where the region cannot be run."""
     found = []
     for x, indices, weights in _feeds(x_shape, shape, experts.count):
-        feeds = [x.reshape(x_shape), indices.reshape(shape), weights.reshape(shape), *leaves]
+        feeds = [
+            x.reshape(x_shape),
+            indices.reshape(shape),
+            weights.reshape(shape),
+            *(a for a in leaves if a is not None),
+        ]
         try:
             result = candidate.region.run(feeds)
         except (EvaluationError, KeyError, AssertionError):
