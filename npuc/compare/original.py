@@ -110,6 +110,9 @@ class _Run:
                 feeds[name] = np.ones(shape)
             elif role is Role.POSITIONS:
                 feeds[name] = np.broadcast_to(np.arange(past, past + len(ids)), shape)
+            elif role in (Role.COUNT, Role.TOTAL, Role.LAST) and name not in feeds:
+                counts = {Role.COUNT: past, Role.TOTAL: past + len(ids), Role.LAST: past + len(ids) - 1}
+                feeds[name] = np.full(shape, counts[role])
         found = self._oracle.run(feeds)
         for id, name in self._names.before.items():
             if id in self._names.after:

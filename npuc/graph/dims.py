@@ -39,10 +39,12 @@ class InputDims:
         result: dict[ir.Value, Dims] = {}
         for value in self.graph.inputs:
             role = self.roles.inputs[value.name or ""]
-            if role in (Role.STATE, Role.COUNT):
+            if value.name in by_input:
                 id = by_input[value.name]
                 held = min(n_past, self.kept.get(id, n_past))
                 result[value] = tuple(held if d is None else d for d in self.states[id])
+            elif role in (Role.COUNT, Role.TOTAL, Role.LAST):
+                result[value] = (1,) * len(value.shape or ())
             else:
                 last = _columns(value, n_past + rows) if role is Role.MASK else rows
                 result[value] = (1,) * (len(value.shape or ()) - 1) + (last,)

@@ -10,7 +10,7 @@ from npuc.graph.clean import remove_dead
 from npuc.graph.evaluate import EvaluationError
 from npuc.graph.infer import Dims, Fact, Inference
 from npuc.graph.interpret import Interpreter, input_facts
-from npuc.graph.nodes import initializer, label
+from npuc.graph.nodes import DOMAIN, initializer, is_op, label
 
 
 def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference, *, empty_is_known: bool = False) -> int:
@@ -24,7 +24,9 @@ def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference, *,
     if empty_is_known:
         _detach_empty_inputs(graph, interpreter)
     dead: list[ir.Node] = []
-    for node in graph:
+    for node in list(graph):
+        if _settled(interpreter, node):
+            continue
         facts = _step(interpreter, node)
         if empty_is_known:
             facts = [_known_if_empty(fact) for fact in facts]
@@ -41,6 +43,26 @@ def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference, *,
     for node in graph:
         _check_static(node)
     return len(dead)
+
+
+def _settled(interpreter: Interpreter, node: ir.Node) -> bool:
+    """Whether a node is a Choose whose condition is known: its readers then read the branch that is taken. Raises
+    ModelRefused where the condition is not known."""
+    if not is_op(node, "Choose", domain=DOMAIN):
+        return False
+    condition, then, other = node.inputs
+    assert condition is not None and then is not None and other is not None
+    tensor = interpreter.fact(condition).tensor
+    if tensor is None:
+        raise ModelRefused(
+            [
+                f"node {(node.name or '').removesuffix('~Choose')!r} (If): its condition {condition.name!r} follows "
+                "from data; only an If whose condition follows from shapes can be compiled"
+            ]
+        )
+    taken = then if bool(tensor.numpy().reshape(())) else other
+    node.outputs[0].replace_all_uses_with(taken, replace_graph_outputs=True)
+    return True
 
 
 def _step(interpreter: Interpreter, node: ir.Node) -> list[Fact]:

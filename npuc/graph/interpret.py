@@ -11,7 +11,7 @@ import onnx_ir as ir
 from npuc.frontend.errors import ModelRefused
 from npuc.graph.evaluate import EvaluationError, can_evaluate, evaluate
 from npuc.graph.infer import Fact, Inference, known_fact
-from npuc.graph.nodes import attributes, label
+from npuc.graph.nodes import DOMAIN, attributes, is_op, label
 
 LAZY_ELEMENTS = 1 << 16
 """Results with more elements are computed when somebody asks for their content."""
@@ -50,6 +50,8 @@ class Interpreter:
             extents = _extents(node, inputs[0])
             if extents is not None:
                 return [known_fact(extents)]
+        if is_op(node, "Choose", domain=DOMAIN):
+            return [_chosen(inputs)]
         if can_evaluate(node.domain, node.op_type) and all(f is None or f.tensor is not None for f in inputs):
             return self._computed(node, inputs)
         return self.inference.infer(node, inputs)
@@ -60,6 +62,17 @@ class Interpreter:
             if len(inferred) == 1 and inferred[0].static and inferred[0].size > LAZY_ELEMENTS:
                 return [_lazy(node, inputs, inferred[0])]
         return [known_fact(array) for array in compute(node, inputs)]
+
+
+def _chosen(inputs: list[Fact | None]) -> Fact:
+    """What Choose(condition, then, else) gives: one of the two, or what both have in common."""
+    condition, then, other = inputs
+    assert condition is not None and then is not None and other is not None
+    if condition.tensor is not None:
+        return then if bool(condition.tensor.numpy().reshape(())) else other
+    if then.shape is None or other.shape is None or len(then.shape) != len(other.shape):
+        return Fact(then.dtype, None)
+    return Fact(then.dtype, tuple(a if a == b else None for a, b in zip(then.shape, other.shape, strict=True)))
 
 
 def _extents(node: ir.Node, fact: Fact) -> np.ndarray | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 import onnx_ir as ir
 
 from npuc.frontend.errors import Problems
+from npuc.graph.nodes import label
 from npuc.graph.state_class import StateClass
 from npuc.graph.state_info import StateInfo
 from npuc.graph.tokens import ids_input
@@ -22,6 +23,41 @@ class Role(Enum):
     POSITIONS = "positions [B, S] or [S]"
     STATE = "a state"
     COUNT = "the number of tokens in the cache"
+    TOTAL = "the number of tokens after the run"
+    LAST = "the number of tokens after the run, less one"
+
+
+STEP_ROLES = (Role.MASK, Role.POSITIONS, Role.COUNT, Role.TOTAL, Role.LAST)
+"""Roles whose contents the step alone decides."""
+
+_OPERANDS = {
+    ("", "TensorScatter"): {2: Role.COUNT},
+    ("", "Attention"): {6: Role.TOTAL},
+    ("com.microsoft", "GroupQueryAttention"): {5: Role.LAST, 6: Role.TOTAL},
+}
+"""Operands that mean a number of tokens, by what their operators say of them."""
+
+_PASSING = ("Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze")
+
+
+def roles_by_operand(model: ir.Model) -> dict[str, Role]:
+    """Roles of the graph inputs that operators of caches read as numbers of tokens, by name. For a graph whose fused
+    operators have not been written out yet. Raises ModelRefused for an input that two operators read as different
+    numbers."""
+    found: dict[str, Role] = {}
+    problems = Problems()
+    for node in model.graph:
+        for index, role in _OPERANDS.get((node.domain, node.op_type), {}).items():
+            value = node.inputs[index] if index < len(node.inputs) else None
+            while value is not None and (made := value.producer()) is not None and made.op_type in _PASSING:
+                value = made.inputs[0]
+            if value is not None and value.is_graph_input() and found.setdefault(value.name or "", role) is not role:
+                other = found[value.name or ""].value
+                problems.add(
+                    f"graph input {value.name!r} is read as {role.value}, and elsewhere as {other}", label(node)
+                )
+    problems.refuse()
+    return found
 
 
 _WORDS = (
@@ -50,14 +86,19 @@ class Roles:
 
 
 def find_roles(
-    model: ir.Model, states: Sequence[StateInfo], wanted: bool | None, classes: Sequence[StateClass]
+    model: ir.Model,
+    states: Sequence[StateInfo],
+    wanted: bool | None,
+    classes: Sequence[StateClass],
+    known: Mapping[str, Role],
 ) -> Roles | None:
     """The roles of a language model, or None for a plain graph.
 
     A language model has token ids, a state that grows or is replaced in each run, and one output [.., S, V] of floats.
     Where none grows (recurrent models) and the user did not say which it is, it also has a role for each input, and
     one output beside the states. wanted: False gives None at once, True makes what is missing an error. classes: of the
-    states. Raises ModelRefused naming inputs or outputs without a role.
+    states. known: roles of inputs that are already known, by name. Raises ModelRefused naming inputs or outputs without
+    a role.
     """
     if wanted is False:
         return None
@@ -76,7 +117,7 @@ def find_roles(
             problems.add(f"the graph is no language model: it has {missing}")
             problems.refuse()
         return None
-    if not growing and wanted is None and not _is_recurrent(model, states, ids, logits):
+    if not growing and wanted is None and not _is_recurrent(model, states, ids, logits, known):
         return None
     if len(logits) > 1:
         problems.add(f"the outputs {', '.join(logits)} all may be the logits; a language model must have one")
@@ -84,7 +125,7 @@ def find_roles(
     roles[ids.name or ""] = Role.IDS
     for value in model.graph.inputs:
         if value.name not in roles:
-            role = _by_name(value)
+            role = known.get(value.name or "") or _by_name(value)
             if role is None:
                 problems.add(
                     f"graph input {value.name!r} of type {value.dtype} and shape {value.shape} is none of "
@@ -96,10 +137,12 @@ def find_roles(
     return Roles(roles, ids.name or "", logits[0], tuple(states))
 
 
-def _is_recurrent(model: ir.Model, states: Sequence[StateInfo], ids: ir.Value, logits: Sequence[str]) -> bool:
+def _is_recurrent(
+    model: ir.Model, states: Sequence[StateInfo], ids: ir.Value, logits: Sequence[str], known: Mapping[str, Role]
+) -> bool:
     """Whether token ids, steps and states are all that goes in, and logits and states all that comes out."""
-    known = {state.input for state in states} | {ids.name}
-    given = all(value.name in known or _by_name(value) is not None for value in model.graph.inputs)
+    sources = {state.input for state in states} | {ids.name} | known.keys()
+    given = all(value.name in sources or _by_name(value) is not None for value in model.graph.inputs)
     kept = {state.output for state in states}
     made = [value for value in model.graph.outputs if value.name not in kept]
     return given and len(logits) == len(made) == 1 and made[0].shape is not None and len(made[0].shape) == 3

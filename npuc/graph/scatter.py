@@ -1,4 +1,4 @@
-"""Caches of a fixed size, in which ScatterND writes the rows of a run: found, and said as npuc.WriteRows.
+"""Caches of a fixed size, into which the rows of a run are written: found, and said as npuc.WriteRows.
 
 A cache of N slots [1, G, N, D] holds token i in slot i. What such a graph reads is the whole buffer, past rows and new
 ones; how many are filled it counts in integer states of its own.
@@ -7,7 +7,7 @@ ones; how many are filled it counts in integer states of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
@@ -39,11 +39,10 @@ def find_fixed_caches(
         if kind.kind == "replace" and before is not None and after is not None and len(state.shape) == 4:
             found = _say_write(model.graph, before, after, names)
             if found is not None:
+                slots = state.shape[CACHE_ROWS_AXIS]
+                why = f"node {found.node} ({found.op}) writes rows into its {slots} slots"
                 new_states[index] = replace(state, growing_axis=CACHE_ROWS_AXIS)
-                new_classes[index] = StateClass(
-                    state.id, "append", CACHE_ROWS_AXIS, found[0], f"node {found[1]} (ScatterND) writes rows into its "
-                    f"{state.shape[CACHE_ROWS_AXIS]} slots", slots=state.shape[CACHE_ROWS_AXIS],
-                )  # fmt: skip
+                new_classes[index] = StateClass(state.id, "append", CACHE_ROWS_AXIS, found.rows, why, slots=slots)
     if new_states != list(states):
         for index, (state, kind) in enumerate(zip(states, classes, strict=True)):
             whole = state.dtype in (int(ir.DataType.INT64), int(ir.DataType.INT32))
@@ -52,13 +51,43 @@ def find_fixed_caches(
     return new_states, new_classes
 
 
-def _say_write(graph: ir.Graph, before: ir.Value, after: ir.Value, names: Names) -> tuple[str, str] | None:
-    """Puts npuc.WriteRows(before, new rows, first row) in the place of the nodes that write a cache, if they do.
+@dataclass(frozen=True)
+class _Write:
+    """What writes a cache. rows: name of the new rows."""
 
-    The form is Transpose(ScatterND(Transpose(before), indices [S, 1], rows [S, ...])), whose first transposition brings
-    the rows to the front and whose last one undoes it. Returns the names of the new rows and of the ScatterND.
-    """
-    last = producer(source_of(after), "Transpose")
+    rows: str
+    node: str
+    op: str
+
+
+def _say_write(graph: ir.Graph, before: ir.Value, after: ir.Value, names: Names) -> _Write | None:
+    """Puts npuc.WriteRows(before, new rows, first row) in the place of the nodes that write a cache, if they do."""
+    made = source_of(after)
+    write = producer(made, "WriteRows", domain=DOMAIN)  # an attention operator has been written out with it
+    if write is not None and write.inputs[1] is not None:
+        rows = write.inputs[1].name or ""
+        return _Write(rows, write.name or "", "WriteRows") if source_of(write.inputs[0]) is before else None
+    scatter = producer(made, "TensorScatter")
+    return _scattered(graph, before, scatter, names) if scatter is not None else _indexed(graph, before, made, names)
+
+
+def _scattered(graph: ir.Graph, before: ir.Value, node: ir.Node, names: Names) -> _Write | None:
+    """TensorScatter(before, new rows, first row?) along the rows. Its circular mode differs from the linear one behind
+    the last slot alone, and no cache gets further."""
+    if source_of(node.inputs[0]) is not before or attributes(node).get("axis", -2) not in (-2, CACHE_ROWS_AXIS):
+        return None
+    place = Place(graph, node, names)
+    first = place.input(2)
+    start = place.whole(0) if first is None else place.op("ReduceMin", first, keepdims=0)
+    new = place.required(1)
+    place.replace(place.op("WriteRows", before, new, start, domain=DOMAIN))
+    return _Write(new.name or "", node.name or "", node.op_type)
+
+
+def _indexed(graph: ir.Graph, before: ir.Value, made: ir.Value | None, names: Names) -> _Write | None:
+    """Transpose(ScatterND(Transpose(before), indices [S, 1], rows [S, ...])), whose first transposition brings the rows
+    to the front and whose last one undoes it."""
+    last = producer(made, "Transpose")
     scatter = producer(source_of(last.inputs[0]), "ScatterND") if last is not None else None
     if last is None or scatter is None or attributes(scatter).get("reduction", "none") not in ("none", b"none"):
         return None
@@ -75,7 +104,7 @@ def _say_write(graph: ir.Graph, before: ir.Value, after: ir.Value, names: Names)
     place = Place(graph, last, names)
     new = place.op("Transpose", rows, perm=back)
     place.replace(place.op("WriteRows", before, new, place.op("ReduceMin", indices, keepdims=0), domain=DOMAIN))
-    return new.name or "", scatter.name or ""
+    return _Write(new.name or "", scatter.name or "", scatter.op_type)
 
 
 def check_counts(
@@ -92,15 +121,26 @@ def check_counts(
                 problems.add(f"state {state.id!r} is an integer beside caches of a fixed size, but does not count rows")
         elif kind.slots is not None:
             write = producer(source_of(after), "WriteRows", domain=DOMAIN)
-            start = write.inputs[2].producer() if write is not None and write.inputs[2] is not None else None
-            indices = start.inputs[0] if start is not None and is_op(start, "ReduceMin") else None
-            assert indices is not None, f"the write of {state.id} has been made by this module"
-            for point in points:
-                due = list(range(point.n_past, point.total))
-                if prober.evaluate(indices, point).tolist() != [[slot] for slot in due]:
-                    problems.add(
-                        f"state {state.id!r}: with {point.n_past} past rows its cache is not written at {due}, the "
-                        "slots of the new ones"
-                    )
-                    break
+            assert write is not None and write.inputs[2] is not None, f"the write of {state.id} has been found above"
+            wrong = _wrong_slots(write.inputs[2], prober, points)
+            if wrong is not None:
+                due = list(range(wrong.n_past, wrong.total))
+                problems.add(
+                    f"state {state.id!r}: with {wrong.n_past} past rows its cache is not written at {due}, the slots "
+                    "of the new ones"
+                )
     problems.refuse()
+
+
+def _wrong_slots(start: ir.Value, prober: Prober, points: Sequence[Point]) -> Point | None:
+    """A step at which rows are not written from n_past on. start: the first row; of ScatterND the least of them all,
+    which says nothing of the others."""
+    least = start.producer()
+    indices = least.inputs[0] if least is not None and is_op(least, "ReduceMin") else None
+    for point in points:
+        if indices is not None and indices.shape is not None and len(indices.shape) == 2:
+            if prober.evaluate(indices, point).tolist() != [[slot] for slot in range(point.n_past, point.total)]:
+                return point
+        elif prober.evaluate(start, point).reshape(-1).tolist() != [point.n_past]:
+            return point
+    return None

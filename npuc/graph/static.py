@@ -12,11 +12,10 @@ from npuc.graph.dims import InputDims
 from npuc.graph.entry import EntryName, entry_label
 from npuc.graph.infer import Dims
 from npuc.graph.options import BuildOptions
-from npuc.graph.roles import Role
+from npuc.graph.roles import STEP_ROLES, Role
 from npuc.graph.sizes import Sizes
 
 N_PAST, N_NEW = "n_past", "n_new"
-_STEP_ROLES = (Role.MASK, Role.POSITIONS, Role.COUNT)
 
 
 @dataclass
@@ -73,7 +72,7 @@ def _llm_draft(model: ir.Model, dims: InputDims, name: EntryName, rows: int, cap
 def drop_step_inputs(draft: Draft, roles: Mapping[str, Role]) -> None:
     """Takes attention mask and positions out of an entry's inputs; their meaning is in tables and masks by now."""
     problems = Problems()
-    for value in [v for v in draft.graph.inputs if roles.get(v.name or "") in _STEP_ROLES]:
+    for value in [v for v in draft.graph.inputs if roles.get(v.name or "") in STEP_ROLES]:
         if value.uses():
             readers = ", ".join(use.node.name or "" for use in value.uses())
             problems.add(f"graph input {value.name!r} is read by {readers} for more than positions and masks")

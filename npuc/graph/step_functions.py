@@ -29,6 +29,15 @@ WriteRows (past, new, n_past) => (y) {
   y = Concat <axis = 2> (front, new, back)
 }"""
 
+# One of two values: what is left of an If whose branches have been taken into the main graph.
+_CHOOSE = """
+Choose (condition, a, b) => (y) {
+  y = If (condition) <
+    then_branch = taken () => (then_y) { then_y = Identity (a) },
+    else_branch = other () => (else_y) { else_y = Identity (b) }
+  >
+}"""
+
 # Rows n_new .. n_new + count of x: the last `count` where n_new of the rows behind the first `count` are valid.
 _LAST_ROWS = """
 LastRows <axis: int, count: int> (x, n_new) => (y) {
@@ -145,6 +154,7 @@ STEP_BODIES = {
     "PastRows": _PAST_ROWS,
     "StepRows": _STEP_ROWS,
     "LastRows": _LAST_ROWS,
+    "Choose": _CHOOSE,
     "StepMask": _STEP_MASK,
     "StepBias": _STEP_BIAS,
     "WriteRows": _WRITE_ROWS,

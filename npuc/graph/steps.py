@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from npuc.graph.append import check_caches, cut_to_new_rows, release_growing_pairs
 from npuc.graph.asked import check_dims, unused_llm_options
+from npuc.graph.branches import join_branches, refuse_loops
 from npuc.graph.caches import check_cache_readers
 from npuc.graph.clean import clean, remove_dead
 from npuc.graph.dims import InputDims, input_dims
@@ -33,7 +34,7 @@ from npuc.graph.recognise.analyse import StepValues, constants, step_values, use
 from npuc.graph.recognise.apply import apply_meanings
 from npuc.graph.recognise.classify import Meaning
 from npuc.graph.recognise.probe import Point
-from npuc.graph.roles import Roles, find_roles
+from npuc.graph.roles import Role, Roles, find_roles, roles_by_operand
 from npuc.graph.scatter import check_counts, find_fixed_caches
 from npuc.graph.sizes import Bound, Sizes, choose_sizes, wanted_positions
 from npuc.graph.state import state_to_arguments
@@ -58,6 +59,7 @@ class Build:
     proofs: Proofs = field(default_factory=Proofs)
     states: list[StateInfo] = field(default_factory=list)
     classes: list[StateClass] = field(default_factory=list)
+    known_roles: dict[str, Role] = field(default_factory=dict)
     drafts: list[Draft] = field(default_factory=list)
     llm: LlmParts | None = None
 
@@ -90,6 +92,8 @@ def split_state(build: Build) -> None:
 
 def say_in_one_set(build: Build) -> None:
     """One operator set, constants as initializers, a name for every node."""
+    join_branches(build.model)
+    refuse_loops(build.model)
     build.model = normalise(build.model)
 
 
@@ -100,6 +104,7 @@ def dequantise_weights(build: Build) -> None:
 
 def write_out(build: Build) -> None:
     """Fused operators of exporters are written out in standard ones."""
+    build.known_roles = roles_by_operand(build.model)
     count = expand(build.model)
     if count:
         build.report.append(f"{count} fused operators of the exporter written out")
@@ -126,7 +131,7 @@ def say_experts(build: Build) -> None:
 def measure(build: Build) -> None:
     """A language model's inputs get their roles, its positions and masks their meaning, its graphs their sizes."""
     options, report = build.options, build.report
-    roles = find_roles(build.model, build.states, options.llm, build.classes)
+    roles = find_roles(build.model, build.states, options.llm, build.classes, build.known_roles)
     if roles is None:
         return
     check_caches(build.states, build.classes)

@@ -6,6 +6,7 @@ import onnx_ir as ir
 
 from npuc.graph.expand.place import Place
 from npuc.graph.expand.rotary import rotated
+from npuc.graph.nodes import DOMAIN
 
 _LOWEST = {ir.DataType.FLOAT16: -65504.0}
 
@@ -67,14 +68,9 @@ def _repeated(place: Place, x: ir.Value, repeats: int) -> ir.Value:
 
 
 def attention(place: Place) -> None:
-    """ai.onnx Attention (23, 24): Q, K, V, attn_mask?, past_key?, past_value?; Y, present_key?, present_value?."""
+    """ai.onnx Attention (23 to 25): Q, K, V, attn_mask?, past_key?, past_value?, nonpad_kv_seqlen?; Y, present_key?,
+    present_value?."""
     attrs = place.attrs
-    if attrs.get("is_causal", 0):
-        place.refuse("is_causal=1 counts rows from the front of the keys; give a mask instead")
-    if place.input(6) is not None:
-        place.refuse("nonpad_kv_seqlen is not supported")
-    if attrs.get("softcap", 0.0) and place.input(3) is not None:
-        place.refuse("softcap is applied behind the mask, which lets every masked column through")
     q, k, v = (place.required(i) for i in range(3))
     heads, groups = attrs.get("q_num_heads", 0), attrs.get("kv_num_heads", 0)
     flat = q.shape is not None and len(q.shape) == 3
@@ -91,26 +87,68 @@ def attention(place: Place) -> None:
         v = place.op("Concat", place.required(5), v, axis=2)
     mask = place.input(3)
     is_bool = mask is not None and mask.dtype == ir.DataType.BOOL
-    scale = attrs.get("scale", 0.0) or None
+    seen = _seen_by_order(place, q, k)
+    if is_bool:
+        seen = mask if seen is None else place.op("And", mask, seen)
     result = attend(
         place,
         q,
         k,
         v,
         repeats=heads // groups,
-        scale=scale,
+        scale=attrs.get("scale", 0.0) or None,
         softcap=attrs.get("softcap", 0.0),
         bias=None if is_bool else mask,
-        seen=mask if is_bool else None,
+        seen=seen,
     )
     place.replace(place.merged(result) if flat else result, k, v)
 
 
-def group_query_attention(place: Place) -> None:
-    """com.microsoft GroupQueryAttention with a cache that grows: query (or packed qkv), key?, value?, past_key,
-    past_value, seqlens_k, total_sequence_length, cos_cache?, sin_cache?, position_ids?, attention_bias?, head_sink?.
+def _seen_by_order(place: Place, q: ir.Value, k: ir.Value) -> ir.Value | None:
+    """What is_causal, the window and nonpad_kv_seqlen of Attention let a row see: bool, for scores [B, H, S, T].
 
-    seqlens_k is the number of tokens after the run, less one; the new ones sit at the end. smooth_softmax is a sink of
+    Row i stands at slot i + offset: behind the past where past_key holds it, behind the filled slots but for the new
+    rows where nonpad_kv_seqlen counts them, else at i.
+    """
+    left, right = (place.attrs.get(f"{side}_window_size", -1) for side in ("left", "right"))
+    right = 0 if place.attrs.get("is_causal", 0) else right
+    filled = place.input(6)
+    if left < 0 and right < 0 and filled is None:
+        return None
+    slots = place.op("Range", place.whole(0), place.op("Squeeze", place.extent(k, 2)), place.whole(1))
+    conditions = []
+    if left >= 0 or right >= 0:
+        new = place.extent(q, 2)
+        row = place.op("Range", place.whole(0), place.op("Squeeze", new), place.whole(1))
+        position = place.op("Unsqueeze", row, place.ints(1))
+        if place.input(4) is not None:
+            position = place.op("Add", position, place.extent(place.required(4), 2))
+        elif filled is not None:
+            position = place.op("Add", position, place.op("Sub", _per_batch(place, filled), new))
+        if right >= 0:
+            last = position if right == 0 else place.op("Add", position, place.whole(right))
+            conditions.append(place.op("LessOrEqual", slots, last))
+        if left >= 0:
+            conditions.append(place.op("GreaterOrEqual", slots, place.op("Sub", position, place.whole(left))))
+    if filled is not None:
+        conditions.append(place.op("Less", slots, _per_batch(place, filled)))
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = place.op("And", result, condition)
+    return result
+
+
+def _per_batch(place: Place, count: ir.Value) -> ir.Value:
+    """[B] as [B, 1, 1, 1]."""
+    return place.op("Reshape", count, place.ints(-1, 1, 1, 1))
+
+
+def group_query_attention(place: Place) -> None:
+    """com.microsoft GroupQueryAttention: query (or packed qkv), key?, value?, past_key, past_value, seqlens_k,
+    total_sequence_length, cos_cache?, sin_cache?, position_ids?, attention_bias?, head_sink?.
+
+    seqlens_k is the number of tokens after the run, less one. In a cache that grows the new ones sit at the end; where
+    past and present are one buffer of a fixed size, they are written behind the old ones. smooth_softmax is a sink of
     score 0 in every head.
     """
     attrs = place.attrs
@@ -127,8 +165,7 @@ def group_query_attention(place: Place) -> None:
         cos, sin = (place.op("Gather", place.required(i), positions, axis=0) for i in (7, 8))
         interleaved = bool(attrs.get("rotary_interleaved", 0))
         q, k = (rotated(place, x, cos, sin, interleaved) for x in (q, k))
-    k = place.op("Concat", place.required(3), k, axis=2)
-    v = place.op("Concat", place.required(4), v, axis=2)
+    k, v = (_with_past(place, index, new, place.op("Sub", total, rows)) for index, new in ((3, k), (4, v)))
     q.type = place.required(0).type
     sinks = place.input(11)
     if sinks is None and attrs.get("smooth_softmax", 0) == 1:
@@ -148,6 +185,16 @@ def group_query_attention(place: Place) -> None:
         sinks=sinks,
     )
     place.replace(place.merged(result), k, v)
+
+
+def _with_past(place: Place, index: int, new: ir.Value, first: ir.Value) -> ir.Value:
+    """Past and new rows: written at row `first` of a buffer of a fixed size, else joined."""
+    past = place.required(index)
+    present = place.node.outputs[index - 2] if len(place.node.outputs) > index - 2 else None
+    extents = [v.shape[2] if v is not None and v.shape is not None else None for v in (past, present)]
+    if isinstance(extents[0], int) and extents[0] == extents[1]:
+        return place.op("WriteRows", past, new, first, domain=DOMAIN)
+    return place.op("Concat", past, new, axis=2)
 
 
 def _separate(place: Place, heads: int, groups: int) -> tuple[ir.Value, ir.Value, ir.Value]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
 
+from npuc.frontend.errors import Problems
+from npuc.frontend.infer import infer
 from npuc.graph.edit import Names
 from npuc.graph.expand import attention, convolution, experts, rotary, vendor
 from npuc.graph.expand.place import Place
@@ -34,8 +36,21 @@ def expand(model: ir.Model) -> int:
     """Writes out every node of the table, in place; their number. Raises ModelRefused for a form it does not know."""
     names = Names(model.graph)
     found = [node for node in model.graph if (node.domain, node.op_type) in EXPANSIONS]
+    if found:
+        _note_types(model, found)
     for node in found:
         EXPANSIONS[node.domain, node.op_type](Place(model.graph, node, names))
     if found:
         stamp(model)
     return len(found)
+
+
+def _note_types(model: ir.Model, nodes: Sequence[ir.Node]) -> None:
+    """Writes down, in place, what can be inferred of these nodes' operands: many files say nothing of inner values."""
+    types = infer(model, Problems())
+    for value in (value for node in nodes for value in node.inputs if value is not None):
+        dims, dtype = types.dims(value), types.dtype(value)
+        if value.shape is None and dims is not None:
+            value.shape = ir.Shape(dims)
+        if value.type is None and dtype is not None:
+            value.type = ir.TensorType(ir.DataType(dtype))

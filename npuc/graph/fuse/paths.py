@@ -130,6 +130,8 @@ def _misplaced(cache: Cache, steps: list[Step], heads: int, transposed: bool) ->
     except EvaluationError as error:
         return str(error)
     wanted = repeated(cache, heads, transposed)
+    if found.ndim >= 2 and found.size == found.shape[-2] * found.shape[-1]:
+        found = np.broadcast_to(found.reshape(found.shape[-2:]), (heads, *found.shape[-2:]))  # as the product does
     if found.ndim < 3 or found.shape[-2:] != wanted.shape[-2:] or found.size != wanted.size:
         return f"the rows of {name!r} arrive as {list(found.shape)}, not as {list(wanted.shape)}"
     if not np.array_equal(found.reshape(wanted.shape), wanted):

@@ -14,11 +14,12 @@ from npuc.graph.dims import InputDims
 from npuc.graph.evaluate import OutOfTable
 from npuc.graph.infer import Inference
 from npuc.graph.nodes import label
+from npuc.graph.options import OptionError
 from npuc.graph.recognise.bias import Bias
 from npuc.graph.recognise.classify import Constant, Mask, Meaning, Table, Unrecognised, classify
 from npuc.graph.recognise.probe import ALL, Columns, Point, Prober
 from npuc.graph.recognise.stepset import Frontier, step_frontier
-from npuc.graph.roles import Role
+from npuc.graph.roles import STEP_ROLES
 from npuc.graph.sizes import Bound, Sizes
 from npuc.graph.state_class import StateClass
 
@@ -56,6 +57,7 @@ class StepValues:
                     f"but {reason}"
                 )
         problems.refuse()
+        _check_prompts(result, sizes.max_prompt_len)
         report.extend(_lines(result))
         return result
 
@@ -92,8 +94,7 @@ class StepValues:
 
 def step_values(dims: InputDims, inference: Inference, classes: Sequence[StateClass]) -> StepValues:
     """The frontier of a pure, normalised language model. classes: of its states."""
-    known = (Role.MASK, Role.POSITIONS, Role.COUNT)
-    contents = {name for name, role in dims.roles.inputs.items() if role in known}
+    contents = {name for name, role in dims.roles.inputs.items() if role in STEP_ROLES}
     limits = dict.fromkeys((c.kept, c.slots) for c in classes if c.kind == "append")
     prober = Prober(dims.graph, dims.roles, dims.shapes, inference, dims.fixed_rows)
     layouts = tuple(Columns(*limit) for limit in {(None, None): None} | limits)
@@ -110,12 +111,24 @@ def _points(sizes: Sizes, fixed_rows: int | None, limit: int | None) -> list[Poi
     return kept or [Point(0, fixed_rows or 1)]
 
 
+def _check_prompts(meanings: dict[str, Meaning], max_prompt_len: int) -> None:
+    """Raises OptionError where a prompt may be so long that the model takes other rows of a table from its first token
+    on."""
+    kept = min((m.kept for m in meanings.values() if isinstance(m, Table) and m.kept is not None), default=None)
+    if kept is not None and max_prompt_len > kept:
+        raise OptionError(
+            f"max_prompt_len {max_prompt_len}: for prompts of more than {kept} tokens the model turns to other rotary "
+            f"factors from the first token on; compile with --max-prompt-len {kept} or less (answers may get longer)"
+        )
+
+
 def _lines(meanings: dict[str, Meaning]) -> list[str]:
     lines = []
     for name, meaning in meanings.items():
         match meaning:
-            case Table(table=table):
-                lines.append(f"{name}: a row per position, {list(table.shape)}")
+            case Table(table=table, kept=kept):
+                turn = "" if kept is None else f", other factors from token {kept + 1} on"
+                lines.append(f"{name}: a row per position, {list(table.shape)}{turn}")
             case Mask(causal=causal, window=window, padding=padding):
                 kind = f"causal, window {window}" if window else "causal" if causal else "every column visible"
                 lines.append(f"{name}: mask, {kind}{'' if padding else ', does not look at padding'}")

@@ -25,10 +25,15 @@ class Constant:
 
 @dataclass(frozen=True)
 class Table:
-    """Row i of the value is table[n_past + i]. axis: of the rows in the value. table: [positions, ...others]."""
+    """Row i of the value is table[n_past + i]. axis: of the rows in the value. table: [positions, ...others].
+
+    kept: None, or the number of tokens up to which all runs agree on the rows. A longer run has other rows from its
+    first on; the table then has for each later position what a run that ends with it gives.
+    """
 
     axis: int
     table: np.ndarray
+    kept: int | None = None
 
 
 @dataclass(frozen=True)
@@ -119,16 +124,52 @@ def _table(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, table_ro
     rest = known % step
     if rest and known > step:
         pieces.append(np.moveaxis(evaluate(Point(known - step, step)), axis, 0)[-rest:])
-    table = np.concatenate(pieces)
+    table, kept = np.concatenate(pieces), None
+    if not fixed and not _explains(results, axis, table, table, known):
+        kept = _turn(evaluate, axis, known)
+        before = np.moveaxis(evaluate(Point(0, kept)), axis, 0)
+        if not _explains(results, axis, before, table, kept):
+            raise Unrecognised(_differs(results, axis, table))
+        table = np.concatenate([before, table[kept:]])
+    elif not _explains(results, axis, table, table, known):
+        raise Unrecognised(_differs(results, axis, table))
     if len(table) < table_rows:
         table = np.concatenate([table, np.repeat(table[-1:], table_rows - len(table), axis=0)])
-    for point, result in results:
-        if point.total <= len(table) and not _equal(np.moveaxis(result, axis, 0), table[point.n_past : point.total]):
-            raise Unrecognised(
-                f"with n_past {point.n_past} and {point.rows} rows its rows differ from those of the "
-                "same positions computed at once: a row depends on more than its position"
-            )
-    return Table(axis, np.ascontiguousarray(table))
+    return Table(axis, np.ascontiguousarray(table), kept)
+
+
+def _explains(
+    results: list[tuple[Point, np.ndarray]], axis: int, before: np.ndarray, beyond: np.ndarray, kept: int
+) -> bool:
+    """Whether every probe has the rows of `before`, or of `beyond` where it has more than `kept` tokens in all."""
+    return all(
+        _equal(np.moveaxis(result, axis, 0), (before if point.total <= kept else beyond)[point.n_past : point.total])
+        for point, result in results
+        if point.total <= len(beyond)
+    )
+
+
+def _turn(evaluate: Evaluate, axis: int, known: int) -> int:
+    """The most tokens of a run whose first two rows are those of the shortest run that has both."""
+    first = np.moveaxis(evaluate(Point(0, 2)), axis, 0)
+    good, bad = 2, known
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        same = _equal(np.moveaxis(evaluate(Point(0, middle)), axis, 0)[:2], first)
+        good, bad = (middle, bad) if same else (good, middle)
+    return good
+
+
+def _differs(results: list[tuple[Point, np.ndarray]], axis: int, table: np.ndarray) -> str:
+    """Why no table fits, by the first probe that has other rows."""
+    point = next(
+        p for p, r in results
+        if p.total <= len(table) and not _equal(np.moveaxis(r, axis, 0), table[p.n_past : p.total])
+    )  # fmt: skip
+    return (
+        f"with n_past {point.n_past} and {point.rows} rows its rows differ from those of the same positions computed "
+        "at once: a row depends on more than its position"
+    )
 
 
 def visible_columns(point: Point, causal: bool, window: int, columns: Columns = ALL) -> np.ndarray:

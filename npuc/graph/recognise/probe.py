@@ -49,6 +49,13 @@ ALL = Columns()
 """A column for every token."""
 
 
+_COUNTS: dict[Role | None, Callable[[Point], int]] = {
+    Role.COUNT: lambda point: point.n_past,
+    Role.TOTAL: lambda point: point.total,
+    Role.LAST: lambda point: point.total - 1,
+}
+
+
 class Prober:
     """Evaluates values of one graph. shapes: (n_past, rows) -> shapes of all graph inputs. fixed_rows: rows a run that
     the graph insists on, or None."""
@@ -90,8 +97,8 @@ class Prober:
         elif role is Role.POSITIONS:
             positions = np.arange(point.n_past, point.total).astype(fact.dtype.numpy())
             content = np.broadcast_to(positions, [d or 1 for d in fact.shape])
-        elif role is Role.COUNT:
-            content = np.full([d or 1 for d in fact.shape], point.n_past, fact.dtype.numpy())
+        elif role in _COUNTS:
+            content = np.full([d or 1 for d in fact.shape], _COUNTS[role](point), fact.dtype.numpy())
         else:
             return fact
         return Fact(fact.dtype, content.shape, ir.Tensor(content))

@@ -132,6 +132,38 @@ def test_attention_of_the_standard(groups: int, mask: str | None) -> None:
     agree(model, feeds, [0])
 
 
+@pytest.mark.parametrize("softcap", [0.0, 2.0])
+@pytest.mark.parametrize("past", [0, 2])
+@pytest.mark.parametrize("flat", [False, True])
+def test_causal_attention_of_the_standard(flat: bool, past: int, softcap: float) -> None:
+    q, k, v = (values(1, 3, n * 8) if flat else values(1, n, 3, 8) for n in (4, 2, 2))
+    heads = {"q_num_heads": 4, "kv_num_heads": 2} if flat else {}
+    cache = [None, values(1, 2, past, 8), values(1, 2, past, 8)] if past else []
+    attrs = {"is_causal": 1, "softcap": softcap, **heads}
+    model, feeds = one_node("Attention", [q, k, v, *cache], attrs, 3 if past else 1, domain="", opset=23)
+    agree(model, feeds, [0, 1, 2] if past else [0])
+
+
+@pytest.mark.parametrize("causal", [0, 1])
+@pytest.mark.parametrize("mask", [False, True])
+def test_filled_slots_of_attention(mask: bool, causal: int) -> None:
+    """Two batches with other numbers of filled slots: a row's own slot follows from them."""
+    seen = RANDOM.random((2, 1, 3, 7)) > 0.3
+    seen[..., :2] = True
+    inputs = [values(2, 4, 3, 8), values(2, 2, 7, 8), values(2, 2, 7, 8), seen if mask else None, None, None]
+    model, feeds = one_node("Attention", [*inputs, np.array([4, 6])], {"is_causal": causal}, 1, domain="", opset=24)
+    agree(model, feeds, [0])
+
+
+@pytest.mark.parametrize("activation", ["none", "silu"])
+@pytest.mark.parametrize(("bias", "past"), [(False, True), (True, True), (True, False)])
+def test_convolution_with_a_state(bias: bool, past: bool, activation: str) -> None:
+    inputs = [values(1, 6, 5), values(6, 1, 3), values(6) if bias else None, values(1, 6, 2) if past else None]
+    attrs = {"ndim": 1, "activation": activation}
+    model, feeds = one_node("CausalConvWithState", inputs if past else inputs[:3], attrs, 2)
+    agree(model, feeds, [0, 1])
+
+
 @pytest.mark.parametrize("op_type", ["SkipSimplifiedLayerNormalization", "SkipLayerNormalization"])
 @pytest.mark.parametrize("bias", [True, False])
 def test_skip_norms(op_type: str, bias: bool) -> None:
@@ -165,10 +197,10 @@ def test_fused_matmul(attrs: dict[str, Any]) -> None:
 
 
 def test_form_that_is_not_known_is_refused_by_name() -> None:
-    inputs = [values(1, 4, 3, 8), values(1, 4, 3, 8), values(1, 4, 3, 8)]
-    model, _ = one_node("Attention", list(inputs), {"is_causal": 1}, 1, domain="", opset=23)
+    inputs = [values(1, 3, 4), values(1, 4), values(4, 4)]
+    model, _ = one_node("FusedMatMul", list(inputs), {"transBatchA": 1}, 1)
     with pytest.raises(ModelRefused) as refused:
         expand(model)
     assert str(refused.value) == (
-        "node 'fused' (Attention): is_causal=1 counts rows from the front of the keys; give a mask instead"
+        "node 'fused' (com.microsoft::FusedMatMul): transBatchA and transBatchB are not supported"
     )
