@@ -6,7 +6,19 @@ from itertools import product
 from typing import Any
 
 from npuc.tile import ArrayType, Kernel
-from npukernels import attention, codes, convolution, elementwise, experts, matmul, normalise, reduce, rotary, rows
+from npukernels import (
+    attention,
+    codes,
+    convolution,
+    elementwise,
+    experts,
+    integers,
+    matmul,
+    normalise,
+    reduce,
+    rotary,
+    rows,
+)
 
 Types = Sequence[ArrayType | None]
 Sizes = dict[str, Any]
@@ -110,6 +122,14 @@ def _codes(weights: int) -> Candidates:
         yield from (sizes for _, _, sizes in sorted(priced, key=lambda item: item[:2]))
 
     return candidates
+
+
+def _whole_rows(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    """Blocks of a product of codes [M, K] and [N, K], array 6 its result: as _matrix's, with full rows of K."""
+    two = (types[0], types[3])
+    for sizes in _matrix(1)(two, params, free):
+        if sizes["bk"] == _shape(types, 0)[1] and sizes["outer"] == "n":
+            yield {"bm": sizes["bm"], "bn": sizes["bn"]}
 
 
 def _batched(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
@@ -243,6 +263,12 @@ _SPECS = (
     KernelSpec("append_rows", rows.append_rows, "state", "new[G,C,D] state[G,N,D]", _count("bg", 0)),
     KernelSpec("depthwise", convolution.depthwise, "convolution", "x[T,C] weight[K,C] out[S,C] bias[C]?", _depthwise),
     KernelSpec("last_rows", convolution.last_rows, "state", "x[T,C] out[K,C]", _channels),
+    KernelSpec("integer_linear", integers.integer_linear, "linear",
+               "x[M,K] x_scale[1,1] x_zero[1,1] w[N,K] w_scale[1,N] w_sum[1,N] out[M,N] w_zero[1,N]?", _whole_rows),
+    KernelSpec("integer_product", integers.integer_product, "product",
+               "a[B,M,K] b[B,N,K] out[B,M,N] a_zero[1,1,1] b_zero[1,N,1]", _batched),
+    KernelSpec("code_range", integers.code_range, "reduction", "x[M,K] scale[1,1] zero[1,1]", _count("bm", 0)),
+    KernelSpec("valid_rows", integers.valid_rows, "rows", "x[G,C,K] out[G,C,K]", _blocks("bg", "bk")),
     KernelSpec("past_rows", rows.past_rows, "state", "past[G,N,D] out[G,N,D]", _blocks("bg", "bk")),
     KernelSpec("step_mask", rows.step_mask, "attention", "out[C,N+C]", _count("bm", 0)),
     KernelSpec("step_bias", rows.step_bias, "attention", "slopes[H] out[H,C,N+C]", _blocks("", "bm", array=1)),

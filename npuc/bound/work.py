@@ -18,7 +18,8 @@ Classes = tuple[str, ...]
 MOVES = frozenset({
     "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Concat", "Slice", "Split", "Expand", "Gather",
     "GatherND", "GatherElements", "ScatterND", "Pad", "Tile", "Identity", "Cast", "CastLike", "StepRows", "StepMask",
-    "LastRows", "DequantizedRows", "DequantizedWeight", "Constant", "ConstantOfShape", "Shape", "Range", "Trilu",
+    "LastRows", "StepBias", "PastRows", "ValidRows", "DequantizedRows", "DequantizedWeight",
+    "Constant", "ConstantOfShape", "Shape", "Range", "Trilu",
 })  # fmt: skip
 """Operators that only move data, convert it on the way, or name positions: they may cost nothing."""
 

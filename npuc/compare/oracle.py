@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from npuc.compare.errors import OracleMissing, OracleRefused
+from npuc.graph.functions import add_functions
 
 # Larger constants are fed from where they lie; smaller ones stay, since shapes and axes must be constants.
 FED_BYTES = 4096
@@ -41,6 +42,7 @@ class Oracle:
     def __init__(self, model: ir.Model, what: str, extra: Sequence[str] = ()) -> None:
         ort = onnxruntime()
         copy = model.clone()
+        add_functions(copy)
         self._what = what
         self._weights = _take_weights(copy.graph)
         _expose(copy.graph, extra)

@@ -82,7 +82,7 @@ def measure(got: np.ndarray, want: np.ndarray, tolerance: Tolerance) -> Differen
     exact = want.dtype.kind in "iub"
     g, w = got.astype(np.float64), want.astype(np.float64)
     with np.errstate(all="ignore"):
-        error = np.abs(g - w)
+        error = np.asarray(np.abs(g - w))
         error[g == w] = 0  # equal infinities
         undefined = np.isnan(w)
         if not exact and tolerance.rtol is None:

@@ -178,10 +178,21 @@ Attention <scale: float, softcap: float = 0.0, window: int = 0, slopes: floats =
   y = CastLike (mixed, q)
 }"""
 
+# (x - x_zero) (w - w_zero) in whole numbers, times x_scale * w_scale. x codes [.., K], w codes [K, N]; x_scale and
+# x_zero are one number, w_scale f32 [N] and w_zero [N] one for each channel.
+_INTEGER_LINEAR = """
+IntegerLinear (x, x_scale, x_zero, w, w_scale, w_zero) => (y) {
+  whole = MatMulInteger (x, w, x_zero, w_zero)
+  wide = Cast <to = 1> (whole)
+  scale = Mul (x_scale, w_scale)
+  y = Mul (wide, scale)
+}"""
+
 _BODIES = (
     STEP_BODIES
     | CODE_BODIES
     | {
+        "IntegerLinear": _INTEGER_LINEAR,
         "MoE": MOE_BODY,
         "RMSNorm": _RMS_NORM,
         "Rotary": _ROTARY,

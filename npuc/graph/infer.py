@@ -219,6 +219,11 @@ def _mixture(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
     return [Fact(inputs[0].dtype, (*x[:-1], down[1]))]
 
 
+def _integer_linear(attrs: dict[str, Any], inputs: list[Fact]) -> list[Fact]:
+    codes, weight = inputs[0].shape, inputs[3].shape
+    return [Fact(ir.DataType.FLOAT, None if codes is None or weight is None else (*codes[:-1], weight[-1]))]
+
+
 _OWN: dict[tuple[str, str], Callable[[dict[str, Any], list[Fact]], list[Fact]]] = {
     (DOMAIN, "RMSNorm"): _like_first,
     (DOMAIN, "Rotary"): _like_first,
@@ -228,6 +233,8 @@ _OWN: dict[tuple[str, str], Callable[[dict[str, Any], list[Fact]], list[Fact]]] 
     (DOMAIN, "Attention"): _attention,
     (DOMAIN, "WriteRows"): _like_first,
     (DOMAIN, "PastRows"): _like_first,
+    (DOMAIN, "ValidRows"): _like_first,
+    (DOMAIN, "IntegerLinear"): _integer_linear,
     (DOMAIN, "StepBias"): _step_bias,
     (DOMAIN, "DequantizedRows"): _dequantized,
     (DOMAIN, "DequantizedWeight"): _dequantized_turned,

@@ -14,6 +14,9 @@ DOMAIN = "npuc"
 SOURCE = "npuc.source"
 """Metadata key of a node: the names of the model's nodes that it stands for."""
 
+WIDE = "npuc.wide"
+"""Metadata key of a constant that stays float32, whatever the precision: a scale of codes."""
+
 _MAX_SOURCES = 12
 
 SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {

@@ -150,7 +150,30 @@ PastRows (past, n_past) => (y) {
   y = Where (filled, past, blank)
 }"""
 
+# x with zeros for the rows of `axis` from n_new on: a run's padding.
+_VALID_ROWS = """
+ValidRows <axis: int> (x, n_new) => (y) {
+  zero = Constant <value_int: int = 0> ()
+  one = Constant <value_int: int = 1> ()
+  flat = Constant <value_ints: ints = [-1]> ()
+  nothing = Constant <value_float: float = 0.0> ()
+  shape = Shape (x)
+  place = Constant <value_int: int = @axis> ()
+  extent = Gather (shape, place)
+  rows = Range (zero, extent, one)
+  valid = Less (rows, n_new)
+  rank_1d = Shape (shape)
+  ones = ConstantOfShape <value: tensor = int64[1] {1}> (rank_1d)
+  place_1d = Reshape (place, flat)
+  extent_1d = Reshape (extent, flat)
+  spread = ScatterElements (ones, place_1d, extent_1d)
+  mask = Reshape (valid, spread)
+  blank = CastLike (nothing, x)
+  y = Where (mask, x, blank)
+}"""
+
 STEP_BODIES = {
+    "ValidRows": _VALID_ROWS,
     "PastRows": _PAST_ROWS,
     "StepRows": _STEP_ROWS,
     "LastRows": _LAST_ROWS,

@@ -28,6 +28,7 @@ from npuc.graph.nodes import dims
 from npuc.graph.normalise import normalise
 from npuc.graph.options import BuildOptions
 from npuc.graph.plain.attention import run_as_written
+from npuc.graph.plain.padding import neutral_padding
 from npuc.graph.ports import name_outputs, order_inputs
 from npuc.graph.quantised.table import dequantise
 from npuc.graph.recognise.analyse import StepValues, constants, step_values, uses_by_name
@@ -118,7 +119,7 @@ def say_experts(build: Build) -> None:
     graph, options = build.model.graph, build.options
     if not routers(graph):
         return
-    roles = find_roles(build.model, build.states, options.llm, build.classes)
+    roles = find_roles(build.model, build.states, options.llm, build.classes, build.known_roles)
     if roles is None:
         shapes = probe_shapes(graph, options)
     else:
@@ -225,9 +226,10 @@ def fuse(*rules: Rule) -> Callable[[Build, Draft], None]:
 
 
 def run_other_attention(build: Build, draft: Draft) -> None:
-    """Attention that no rule has taken stays as it is written, over filled slots and zeros."""
+    """Padding becomes neutral where it counts; attention that no rule has taken stays as it is written."""
     if build.llm is None or draft.n_past is None:
         return
+    neutral_padding(draft, build.llm.roles.ids)
     scope = Scope(draft.graph, draft.rows, build.proofs, draft.n_past, draft.capacity, graph_order(draft.graph))
     count = run_as_written(draft, scope, build.llm.roles.ids, build.llm.refusals)
     if count:

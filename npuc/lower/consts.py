@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
+from npuc.graph.nodes import WIDE
 from npuc.lower.storage import Storage
 from npuc.lower.views import contiguous_strides
 from npuc.tasks import Buffer, Const, Region, Role
@@ -53,7 +54,7 @@ class ConstPool:
     def plain(self, tensor: ir.TensorProtocol, dtype: DType | None = None) -> Region:
         """The tensor as it is, in `dtype`, by default its storage type. UnsupportedType where the device cannot hold
         it."""
-        dtype = dtype or self.storage.of(tensor.dtype)
+        dtype = dtype or (DType.F32 if WIDE in tensor.metadata_props else self.storage.of(tensor.dtype))
         shape = tuple(int(n) for n in tensor.shape.numpy())
         key = f"{self.digest(tensor)}.{dtype.label}"
         if dtype is DType.I32:  # small, and refused here, where the reader of the constant is known

@@ -6,6 +6,7 @@ no intermediate is stored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.expression import ELEMENTWISE, Expression, Operand, Scalar, Step
 from npuc.lower.storage import UnsupportedType
 from npuc.tasks import Region
+from npurt.abi.dtypes import DType
 
 _CASTS = {"f": t.f32, "i": t.i32, "b": t.boolean}
 _ATTRIBUTES = {"alpha": float, "beta": float, "fmod": int, "approximate": str}
@@ -76,7 +78,7 @@ def lower_group(low: Lowering, group: Group) -> None:
     shape = static_shape(group.output)
     sources = [low.region(value) for value in inputs]
     order = _order(sources, shape)
-    out = low.new(group.output, order=order)
+    out = low.new(group.output, dtype=_wide(low, group.output), order=order)
     broadcast = [views.expand(region, shape) for region in sources]
     merged = views.merge_axes([*broadcast, out])
     if merged is None:
@@ -87,6 +89,12 @@ def lower_group(low: Lowering, group: Group) -> None:
     arrays = [*(views.narrowed(region) for region in merged[:-1]), merged[-1]]
     low.call(f"map{len(sources)}", arrays, last, fn=expression)
     low.at[group.output] = out
+
+
+def _wide(low: Lowering, value: ir.Value) -> DType | None:
+    """float32 for one number, whatever the precision: as a scale it may be too small for half precision."""
+    one = math.prod(static_shape(value)) == 1 and low.storage.of(value_type(value)).is_float
+    return DType.F32 if one else None
 
 
 def expression_of(low: Lowering, group: Group) -> tuple[Expression, list[ir.Value]]:

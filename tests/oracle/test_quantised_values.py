@@ -81,6 +81,25 @@ def test_rounding_to_codes_and_back(kind: str, scale: float, zero: int | None, p
 
 
 @pytest.mark.parametrize("precision", ["f32", "f16"])
+@pytest.mark.parametrize("kind", ["int8", "uint16", "int16"])
+@pytest.mark.parametrize("axis", [1, -1, 0])
+def test_a_scale_for_each_channel(axis: int, kind: str, precision: str, tmp_path: Path) -> None:
+    """Scales stay float32 in half precision: near 1e-5 they would lose most of their digits."""
+    count = 3 if axis == 0 else 8
+    scales = RANDOM.uniform(1e-5, 3e-5, count).astype(np.float32)
+    zeros = RANDOM.integers(0, 100, count).tolist()
+    held = [numpy_helper.from_array(scales, "s"), helper.make_tensor("z", KINDS[kind], [count], zeros)]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], axis=axis),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], axis=axis),
+    ]
+    model = written(tmp_path / "m.onnx", nodes, [3, 8], held)
+    x = (RANDOM.integers(-1000, 1000, (3, 8)) / 2**20).astype(np.float32)
+    blob = compile_to(tmp_path / "m.blob", tmp_path / "m.onnx", precision=precision)
+    np.testing.assert_array_equal(run_graph(blob, {"x": x})["y"], reference(model, x))
+
+
+@pytest.mark.parametrize("precision", ["f32", "f16"])
 @pytest.mark.parametrize("kind", ["uint8", "int8"])
 def test_codes_may_be_moved_before_they_are_numbers_again(kind: str, precision: str, tmp_path: Path) -> None:
     nodes = [
@@ -134,28 +153,95 @@ def test_weights_that_are_quantised_in_the_file_fold(tmp_path: Path) -> None:
     np.testing.assert_allclose(run_graph(blob, {"x": x})["y"], reference(model, x), rtol=1e-5, atol=1e-5)
 
 
-SPANS = (
-    "its scale spans all rows of a run, so that an answer would change with how a prompt is cut into runs; "
-    "quantise the weights alone, or activations with constant scales (format QDQ)"
-)
+DYNAMIC = [("DynamicQuantizeLinear", ["x"], ["q", "s1", "z1"])]
+SCALED = [("Cast", ["p"], ["c"]), ("Mul", ["s1", "ws"], ["t"]), ("Mul", ["c", "t"], ["v"])]
+PRODUCTS: dict[str, list[tuple]] = {
+    "codes and back": [*DYNAMIC, ("DequantizeLinear", ["q", "s1", "z1"], ["y"])],
+    "quantize_dynamic": [*DYNAMIC, ("MatMulInteger", ["q", "w", "z1", "wz"], ["p"]), *SCALED, ("Relu", ["v"], ["r"]),
+                         ("MatMul", ["r", "square"], ["y"])],
+    "without a zero point of the weight": [*DYNAMIC, ("MatMulInteger", ["q", "w", "z1"], ["p"]), *SCALED,
+                                           ("Identity", ["v"], ["y"])],
+    "unsigned weights": [*DYNAMIC, ("MatMulInteger", ["q", "u", "z1", "uz"], ["p"]), *SCALED, ("Relu", ["v"], ["r"]),
+                         ("MatMul", ["r", "square"], ["y"])],
+    "whole numbers alone": [("QuantizeLinear", ["x", "s", "z"], ["q"]), *DYNAMIC[:0],
+                            ("DynamicQuantizeLinear", ["x"], ["q2", "s1", "z1"]),
+                            ("MatMulInteger", ["q2", "w", "z1", "wz"], ["p"]), ("Cast", ["p"], ["y"])],
+    "of two values": [*DYNAMIC, ("Transpose", ["q"], ["qt"]), ("MatMulInteger", ["q", "qt", "z1", "z1"], ["p"]),
+                      ("Cast", ["p"], ["c"]), ("Mul", ["c", "s1"], ["y"])],
+    "DynamicQuantizeMatMul": [("DynamicQuantizeMatMul", ["x", "w", "ws", "wz", "bias"], ["y"])],
+    "MatMulIntegerToFloat": [*DYNAMIC, ("MatMulIntegerToFloat", ["q", "w", "s1", "ws", "z1", "wz", "bias"], ["y"])],
+    "QLinearMatMul": [("QuantizeLinear", ["x", "s", "z"], ["q"]),
+                      ("QLinearMatMul", ["q", "s", "z", "w", "ws1", "wz1", "s2", "z"], ["p"]),
+                      ("DequantizeLinear", ["p", "s2", "z"], ["y"])],
+}  # fmt: skip
+ORT_DOMAIN = ("DynamicQuantizeMatMul", "MatMulIntegerToFloat")
+
+
+def product_weights() -> list[onnx.TensorProto]:
+    values = {
+        "w": RANDOM.integers(-127, 128, (8, 5)).astype(np.int8),
+        "u": RANDOM.integers(0, 256, (8, 5)).astype(np.uint8),
+        "ws": RANDOM.uniform(0.01, 0.02, 5).astype(np.float32),
+        "ws1": np.float32(0.015),
+        "wz": np.array([0, 0, 0, 0, 0], np.int8),
+        "wz1": np.int8(0),
+        "uz": np.array([128, 3, 99, 255, 0], np.uint8),
+        "bias": RANDOM.normal(size=5).astype(np.float32),
+        "square": RANDOM.normal(size=(5, 5)).astype(np.float32),
+        "s2": np.float32(0.4),
+    }
+    return [*parameters("uint8", 0.05, 117), *(numpy_helper.from_array(np.asarray(v), k) for k, v in values.items())]
+
+
+@pytest.mark.parametrize("precision", ["f32", "f16"])
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_codes(name: str, precision: str, tmp_path: Path) -> None:
+    nodes = []
+    for op, ins, outs in PRODUCTS[name]:
+        attrs = {"to": TensorProto.FLOAT} if op == "Cast" else {"perm": [1, 0]} if op == "Transpose" else {}
+        outs = [
+            "y" if out == "y2" else f"{out}1" if out == "y" and "y2" in str(PRODUCTS[name]) else out for out in outs
+        ]
+        ins = [f"{given}1" if given == "y" else given for given in ins]
+        domain = "com.microsoft" if op in ORT_DOMAIN else ""
+        nodes.append(helper.make_node(op, ins, outs, domain=domain, name=f"n{len(nodes)}", **attrs))
+    shape = [3, 8] if name == "codes and back" else [3, 3] if name == "of two values" else [3, 5]
+    model = written(tmp_path / "m.onnx", nodes, shape, product_weights())
+    x = (RANDOM.integers(-200, 200, (3, 8)) / 64).astype(np.float32)
+    want = reference(model, x)
+    got = run_graph(compile_to(tmp_path / "m.blob", tmp_path / "m.onnx", precision=precision), {"x": x})["y"]
+    tolerance = 1e-5 if precision == "f32" else 2e-3 * float(np.abs(want).max())
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=tolerance)
+
+
+def test_products_in_whole_numbers_are_exact(tmp_path: Path) -> None:
+    """Sums beyond the 24 bits of a float32 number keep their last bit."""
+    x = np.full((1, 4096), 255.0, np.float32)
+    x[0, :3] = 0, 253, 7
+    weight = np.full((4096, 2), 127, np.int8)
+    weight[5, 0] = 126
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z"], ["y"]),
+    ]
+    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4096])]
+    result = [helper.make_tensor_value_info("y", TensorProto.INT32, [1, 2])]
+    graph = helper.make_graph(nodes, "whole", ports, result, [numpy_helper.from_array(weight, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), tmp_path / "m.onnx")
+    got = run_graph(compile_to(tmp_path / "m.blob", tmp_path / "m.onnx"), {"x": x})["y"]
+    assert got.tolist() == (x.astype(np.int64) @ weight.astype(np.int64)).tolist()
+
+
 REFUSED = [
-    (
-        [("DynamicQuantizeLinear", ["x"], ["q", "s1", "z1"]), ("DequantizeLinear", ["q", "s1", "z1"], ["y"])],
-        f"node 'n0' (DynamicQuantizeLinear): {SPANS}",
-    ),
     (
         [
             ("QuantizeLinear", ["x", "s", "z"], ["q"]),
-            ("MatMulInteger", ["q", "w", "z"], ["p"]),
-            ("DequantizeLinear", ["p", "s"], ["y"]),
+            ("Reshape", ["q", "shape"], ["t"]),
+            ("ConvInteger", ["t", "w3"], ["p"]),
+            ("Cast", ["p"], ["y"]),
         ],
-        "node 'n1' (MatMulInteger): products of quantised activations are not supported; "
+        "node 'n2' (ConvInteger): only matrix products of codes are supported; "
         "quantise with the format QDQ, or weights alone",
-    ),
-    (
-        [("QuantizeLinear", ["x", "many"], ["q"]), ("DequantizeLinear", ["q", "many"], ["y"])],
-        "node 'n1' (DequantizeLinear): a scale of shape [8] for a value of the run; "
-        "only one for all of it is supported",
     ),
 ]
 
@@ -164,11 +250,12 @@ REFUSED = [
 def test_what_is_not_supported_is_refused_with_the_reason(nodes: list[tuple], said: str, tmp_path: Path) -> None:
     held = [
         *parameters("uint8", 0.05, 7),
-        numpy_helper.from_array(np.ones(8, np.float32), "many"),
-        numpy_helper.from_array(np.ones((8, 8), np.int8), "w"),
+        numpy_helper.from_array(np.array([1, 3, 8]), "shape"),
+        numpy_helper.from_array(np.ones((8, 3, 1), np.int8), "w3"),
     ]
-    made = [helper.make_node(op, ins, outs, name=f"n{i}") for i, (op, ins, outs) in enumerate(nodes)]
-    written(tmp_path / "m.onnx", made, [3, 8], held)
+    to = {"Cast": {"to": TensorProto.FLOAT}}
+    made = [helper.make_node(op, ins, outs, name=f"n{i}", **to.get(op, {})) for i, (op, ins, outs) in enumerate(nodes)]
+    written(tmp_path / "m.onnx", made, [1, 8, 8], held)
     with pytest.raises(ModelRefused) as refused:
         compile_to(tmp_path / "m.blob", tmp_path / "m.onnx")
     assert list(refused.value.problems) == [said]

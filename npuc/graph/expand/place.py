@@ -109,6 +109,11 @@ class Place:
         """[B, H, S, D] as [B, S, H * D]."""
         return self.op("Reshape", self.op("Transpose", value, perm=[0, 2, 1, 3]), self.ints(0, 0, -1))
 
+    def take_over(self, old: ir.Value, new: ir.Value) -> None:
+        """Lets a value that this place makes be read instead of another, which may be made behind the place."""
+        new.type, new.shape = new.type or old.type, new.shape or old.shape
+        redirect(self.graph, old, new, self._names)
+
     def replace(self, *values: ir.Value | None) -> None:
         """Lets these values take the place of the node's outputs, and takes the node out."""
         for old, new in zip(self.node.outputs, values, strict=False):

@@ -10,6 +10,7 @@ from npuc.frontend.errors import Problems
 from npuc.graph.fuse.rule import Refusal, Scope
 from npuc.graph.nodes import DOMAIN, Builder, attributes, dims, is_op, label
 from npuc.graph.plain.facts import Lost
+from npuc.graph.plain.padding import mask_padding
 from npuc.graph.plain.rows import row_axes
 from npuc.graph.plain.slots import SlotWalk
 from npuc.graph.static import Draft
@@ -36,6 +37,8 @@ def run_as_written(draft: Draft, scope: Scope, ids: str, refusals: Sequence[Refu
         builder = Builder(draft.graph, node, [node])
         past = builder.op("PastRows", [value, draft.n_past], dims(value), value.dtype or ir.DataType.FLOAT, {}, DOMAIN)
         node.replace_input_with(0, past)
+        if draft.rows > 1 and any(is_op(other, "DynamicQuantizeLinear") for other in draft.graph):
+            mask_padding(draft, node, 1, 2)
     if not problems:
         walk = SlotWalk(scope, row_axes(draft.graph, ids, draft.rows))
         walk.run()

@@ -55,6 +55,10 @@ class SlotWalk:
     def _after(self, node: ir.Node, known: Sequence[Known]) -> Known:
         if node.domain == "" and node.op_type in ELEMENTWISE:
             return self._computed(node, known)
+        if is_op(node, "ValidRows", domain=DOMAIN) and isinstance(known[0], Slots):
+            return (
+                known[0] if known[0].held == ZERO else replace(known[0], held=FINITE if known[0].held.usable else ANY)
+            )
         for op_types, rule in _RULES:
             if node.domain == "" and node.op_type in op_types:
                 return rule(node, known)
@@ -141,7 +145,8 @@ def _joined(node: ir.Node, known: Sequence[Known]) -> Known:
     assert first is not None and second is not None
     past = producer(first, "PastRows", domain=DOMAIN)
     if past is not None and len(known) == 2 and known[1] is None:
-        held = ZERO if producer(second, "ValidRows", domain=DOMAIN) is not None else FINITE
+        blank = dims(second)[axis] == 1 or producer(second, "ValidRows", domain=DOMAIN) is not None
+        held = ZERO if blank else FINITE  # a single new row is always filled
         return Slots(axis, Layout(0, 0, dims(result)[axis]), held)
     if len(facts) != 1:
         return Lost(f"{label(node)} joins slots with slots")

@@ -6,13 +6,11 @@ holds exactly, or the dequantised value. What lies between stays in float32 regi
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import onnx_ir as ir
 
 from npuc.graph.expand.place import Place
-from npuc.graph.nodes import attributes, producer
+from npuc.graph.nodes import WIDE, attributes, producer
 from npuc.graph.quantised.weights import Weights, dims
 
 _WIDEST_STORED = 8  # bits of codes that float16 holds exactly, whatever the zero point
@@ -23,13 +21,12 @@ def dequantize_value(place: Place, weights: Weights) -> None:
     x = place.required(0)
     if x.dtype is not None and x.dtype.is_floating_point() and x.dtype.bitwidth <= _WIDEST_STORED:
         place.refuse(f"codes of type {x.dtype.name.lower()} that are made at run time are not supported")
-    scale, zero, kind = _parameters(place, weights, place.node)
+    scale, zero = _parameters(place, weights, place.node)
     maker = producer(x, "QuantizeLinear")
     codes = _cast(place, x) if maker is None else _codes(place, weights, maker)
-    if zero:
-        codes = place.op("Sub", codes, place.number_like(zero, codes))
-    numbers = place.op("Mul", codes, place.number_like(scale, codes))
-    place.replace(numbers if kind == ir.DataType.FLOAT else place.op("Cast", numbers, to=kind))
+    numbers = place.op("Mul", codes if zero is None else place.op("Sub", codes, zero), scale)
+    kind = place.required(1).dtype
+    place.replace(numbers if kind in (None, ir.DataType.FLOAT) else place.op("Cast", numbers, to=kind))
 
 
 def quantize_value(place: Place, weights: Weights) -> None:
@@ -55,29 +52,25 @@ def quantize_value(place: Place, weights: Weights) -> None:
 
 
 def refuse_integers(place: Place, weights: Weights) -> None:
-    """Arithmetic on codes themselves."""
-    place.refuse("products of quantised activations are not supported; quantise with the format QDQ, or weights alone")
+    """Arithmetic on codes that is no matrix product."""
+    place.refuse("only matrix products of codes are supported; quantise with the format QDQ, or weights alone")
 
 
-def refuse_scale_of_a_run(place: Place, weights: Weights) -> None:
-    """DynamicQuantizeLinear and what contains it."""
-    place.refuse(
-        "its scale spans all rows of a run, so that an answer would change with how a prompt is cut into runs; "
-        "quantise the weights alone, or activations with constant scales (format QDQ)"
-    )
+def count_scale_of_a_run(place: Place, weights: Weights) -> None:
+    """DynamicQuantizeLinear stays as it is: its scale spans the rows of a run."""
+    weights.spans += 1
 
 
 def _codes(place: Place, weights: Weights, maker: ir.Node) -> ir.Value:
     """saturate(round(x / scale) + zero) as floats; halves round to even."""
-    scale, zero, _ = _parameters(place, weights, maker)
     kind = _code_type(weights, maker)
     if kind.is_floating_point():
         place.refuse(f"codes of type {kind.name.lower()} are not supported for values of the run")
+    scale, zero = _parameters(place, weights, maker)
     assert maker.inputs[0] is not None
-    wide = _cast(place, maker.inputs[0])
-    codes = place.op("Round", place.op("Div", wide, place.number_like(scale, wide)))
-    if zero:
-        codes = place.op("Add", codes, place.number_like(zero, codes))
+    codes = place.op("Round", place.op("Div", _cast(place, maker.inputs[0]), scale))
+    if zero is not None:
+        codes = place.op("Add", codes, zero)
     low, high = _range(kind)
     weights.rounded += 1
     return place.op("Clip", codes, place.number_like(low, codes), place.number_like(high, codes))
@@ -97,19 +90,44 @@ def _code_type(weights: Weights, maker: ir.Node) -> ir.DataType:
     )
 
 
-def _parameters(place: Place, weights: Weights, node: ir.Node) -> tuple[float, int, ir.DataType]:
-    """Scale, zero point and the type of the scale."""
-    scales = weights.known.tensor(node.inputs[1])
+def _parameters(place: Place, weights: Weights, node: ir.Node) -> tuple[ir.Value, ir.Value | None]:
+    """Scale and zero point, None for zero, as float32 that broadcasts against the node's first input.
+
+    Constants have one number or one for each channel; those of a run, one number as DynamicQuantizeLinear gives it.
+    """
     given = node.inputs[2] if len(node.inputs) > 2 else None
+    scale = _parameter(place, weights, node, node.inputs[1])
     zeros = weights.known.tensor(given)
-    if scales is None or (given is not None and zeros is None):
-        place.refuse("a scale or zero point that is no constant is not supported")
-    if math.prod(dims(scales)) != 1 or (zeros is not None and math.prod(dims(zeros)) != 1):
-        place.refuse(
-            f"a scale of shape {list(dims(scales))} for a value of the run; only one for all of it is supported"
-        )
-    zero = 0 if zeros is None else int(zeros.numpy().reshape(-1)[0])
-    return float(scales.numpy().reshape(-1)[0].astype(np.float32)), zero, scales.dtype
+    if given is None or (zeros is not None and not zeros.numpy().any()):
+        return scale, None
+    return scale, _parameter(place, weights, node, given)
+
+
+def _parameter(place: Place, weights: Weights, node: ir.Node, given: ir.Value | None) -> ir.Value:
+    tensor = weights.known.tensor(given)
+    if tensor is None:
+        assert given is not None
+        return _cast(place, given)
+    array = tensor.numpy().astype(np.float32)
+    if attributes(node).get("block_size", 0):
+        place.refuse(f"a scale of shape {list(dims(tensor))} in blocks for a value of the run is not supported")
+    if array.size == 1:
+        return place.initializer(ir.Tensor(array.reshape(())), f"{place.node.name}~constant")
+    return place.initializer(
+        ir.Tensor(_by_channel(place, weights, node, array), metadata_props={WIDE: "1"}), f"{place.node.name}~channels"
+    )
+
+
+def _by_channel(place: Place, weights: Weights, node: ir.Node, array: np.ndarray) -> np.ndarray:
+    """A number for each channel of `axis`, in the shape that broadcasts."""
+    axis, x = attributes(node).get("axis", 1), node.inputs[0]
+    assert x is not None
+    if axis >= 0:
+        rank = weights.rank(x)
+        if rank is None:
+            place.refuse(f"{array.size} scales along axis {axis} of {x.name!r}, whose rank is not known")
+        axis -= rank
+    return array.reshape(array.size, *[1] * (-axis - 1))
 
 
 def _cast(place: Place, x: ir.Value) -> ir.Value:

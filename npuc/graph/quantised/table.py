@@ -10,25 +10,29 @@ from npuc.graph.clean import remove_dead
 from npuc.graph.edit import Names
 from npuc.graph.expand.place import Place
 from npuc.graph.infer import Inference
-from npuc.graph.quantised import activations, operators
+from npuc.graph.quantised import activations, integers, operators
 from npuc.graph.quantised.known import Known
 from npuc.graph.quantised.packed import attach
 from npuc.graph.quantised.weights import Weights
 
 ORT = "com.microsoft"
 
+WRITTEN_OUT: dict[tuple[str, str], Callable[[Place, Weights], None]] = {
+    (ORT, "DynamicQuantizeMatMul"): integers.dynamic_matmul,
+    (ORT, "MatMulIntegerToFloat"): integers.integer_to_float,
+    ("", "QLinearMatMul"): integers.qlinear_matmul,
+}
+"""Operators that are said by several of those that READERS knows."""
+
 READERS: dict[tuple[str, str], Callable[[Place, Weights], None]] = {
     (ORT, "MatMulNBits"): operators.matmul_n_bits,
     (ORT, "GatherBlockQuantized"): operators.gather_block_quantized,
     ("", "DequantizeLinear"): operators.dequantize_linear,
     ("", "QuantizeLinear"): activations.quantize_value,
-    ("", "DynamicQuantizeLinear"): activations.refuse_scale_of_a_run,
-    (ORT, "DynamicQuantizeMatMul"): activations.refuse_scale_of_a_run,
-    ("", "MatMulInteger"): activations.refuse_integers,
+    ("", "DynamicQuantizeLinear"): activations.count_scale_of_a_run,
+    ("", "MatMulInteger"): integers.integer_product,
     ("", "ConvInteger"): activations.refuse_integers,
-    ("", "QLinearMatMul"): activations.refuse_integers,
     ("", "QLinearConv"): activations.refuse_integers,
-    (ORT, "MatMulIntegerToFloat"): activations.refuse_integers,
     (ORT, "MatMulInteger16"): activations.refuse_integers,
     (ORT, "QAttention"): activations.refuse_integers,
 }
@@ -49,10 +53,12 @@ def dequantise(model: ir.Model, inference: Inference) -> list[str]:
         if node.domain == ORT and node.op_type in _SAME_AS_STANDARD:
             node.domain = ""
     attach(model.graph)
-    names, weights = Names(model.graph), Weights(Known(inference))
-    found = [node for node in model.graph if (node.domain, node.op_type) in READERS]
-    for node in found:
-        READERS[node.domain, node.op_type](Place(model.graph, node, names), weights)
-    if found:
+    names, weights = Names(model.graph), Weights(Known(inference), model)
+    changed = False
+    for table in (WRITTEN_OUT, READERS):
+        for node in [node for node in model.graph if (node.domain, node.op_type) in table]:
+            table[node.domain, node.op_type](Place(model.graph, node, names), weights)
+            changed = True
+    if changed:
         remove_dead(model.graph)
     return weights.report()

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import onnx_ir as ir
 
+from npuc.frontend.errors import Problems
+from npuc.frontend.facts import Types
+from npuc.frontend.infer import infer
 from npuc.graph.expand.place import Place
 from npuc.graph.quantised import packed
 from npuc.graph.quantised.affine import Affine
@@ -42,19 +46,34 @@ class Stored:
 
 @dataclass
 class Weights:
-    """made: the weights so far, by operands and form. held: operands of packed ones, whichever way they are turned.
+    """model: that is rewritten. made: the weights so far, by operands and form. held: operands of packed ones,
+    whichever way they are turned.
 
-    kept, schemes: numbers of packed and of dense ones, by how the file stores them. levels: the number of nodes that
-    allow narrow activations, by accuracy_level. rounded: values of the run that become codes.
+    Numbers of what the report tells. kept, schemes: of packed and of dense ones, by how the file stores them; levels:
+    of nodes that allow narrow activations, by accuracy_level; rounded: of values of the run that become codes; spans: of
+    those with a scale that the run chooses; products: of those in whole numbers.
     """
 
     known: Known
+    model: ir.Model
     made: dict[Hashable, ir.Value] = field(default_factory=dict)
     held: dict[Hashable, list[ir.Value]] = field(default_factory=dict)
     kept: Counter[str] = field(default_factory=Counter)
     schemes: Counter[str] = field(default_factory=Counter)
     levels: Counter[int] = field(default_factory=Counter)
     rounded: int = 0
+    products: int = 0
+    spans: int = 0
+
+    @cached_property
+    def _types(self) -> Types:
+        """What inference knows of the values of the file, asked for where an axis is counted from the front."""
+        return infer(self.model, Problems())
+
+    def rank(self, value: ir.Value) -> int | None:
+        """Number of axes of a value of the file, None where it is not known."""
+        found = self._types.dims(value)
+        return None if found is None else len(found)
 
     def tensor(self, place: Place, index: int, what: str) -> ir.TensorProtocol | None:
         """The constant operand at an index, None where it is left out. Raises ModelRefused if it is no constant."""
@@ -118,6 +137,13 @@ class Weights:
         ]
         if self.rounded:
             lines.append(f"{self.rounded} values of the run rounded to codes, in float32")
+        if self.products:
+            lines.append(f"{self.products} products of codes in whole numbers, whose weights stay as they are stored")
+        if self.spans:
+            lines.append(
+                f"{self.spans} values quantised with a scale over all rows of a run (DynamicQuantizeLinear): an answer "
+                "follows how a prompt is cut into chunks, by the meaning of the graph; padding does not change it"
+            )
         return lines
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from npuc.lower.context import Lowering
-from npuc.lower.rules import attention, convolution, experts, gather, linear, movement, plain, reduce
+from npuc.lower.rules import attention, convolution, experts, gather, integers, linear, movement, plain, reduce
 
 Rule = Callable[[Lowering, ir.Node], None]
 
@@ -20,4 +20,5 @@ RULES: dict[tuple[str, str], Rule] = {
     **convolution.RULES,
     **experts.RULES,
     **plain.RULES,
+    **integers.RULES,
 }

@@ -26,6 +26,14 @@ def gated(a: t.Tile, b: t.Tile) -> t.Tile:
 
 
 ROW = Row(48, t.u4, 16, 8, t.f16)
+
+
+def codes(*shape: int, dtype: type = np.uint8) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return RNG.integers(info.min, info.max + 1, shape).astype(dtype)
+
+
+ONE = np.ones((1, 1), np.float32)
 OUT = np.zeros((20, 36), np.float16)
 NEW = [normal(4, 3, 8), normal(2, 3, 8), normal(2, 3, 8)]
 HEADS = [*NEW, normal(2, 40, 8), normal(2, 40, 8), np.zeros((4, 3, 8), np.float16)]
@@ -57,6 +65,25 @@ CASES: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
         {"row": ROW},
     ),
     "append_rows": ([normal(3, 3, 4), normal(3, 9, 4)], {}),
+    "integer_linear": (
+        [
+            codes(20, 48),
+            ONE,
+            codes(1, 1),
+            codes(36, 48, dtype=np.int8),
+            np.ones((1, 36), np.float32),
+            RNG.integers(-900, 900, (1, 36)).astype(np.int32),
+            np.zeros((20, 36), np.float32),
+            RNG.integers(-9, 9, (1, 36)).astype(np.int32),
+        ],
+        {},
+    ),
+    "integer_product": (
+        [codes(3, 5, 8), codes(3, 20, 8), np.zeros((3, 5, 20), np.int32), codes(1, 1, 1), codes(1, 20, 1)],
+        {},
+    ),
+    "code_range": ([normal(20, 7), ONE, codes(1, 1)], {}),
+    "valid_rows": ([normal(3, 9, 4), np.zeros((3, 9, 4), np.float16)], {}),
     "past_rows": ([normal(3, 9, 4), np.zeros((3, 9, 4), np.float16)], {}),
     "step_mask": ([np.zeros((3, 12), np.bool_)], {"capacity": 9, "causal": True, "window": 4}),
     "step_bias": ([normal(2, dtype=np.float32), np.zeros((2, 3, 12), np.float16)], {"capacity": 9}),
