@@ -125,7 +125,7 @@ MISTAKES = [
     ("macs_per_cycle.i8 =", "macs_per_cycle.i9 =",
      "t.toml:LINE: [engines.dpu] macs_per_cycle.i9: unknown; known are f32, f16, bf16, i32, i8, u8, bool, i64, "
      "i4, u4, e4m3, e5m2, e2m1, e8m0, u2"),
-    ("cycles.reduce =", "# ", "t.toml:59: [engines.shave] the key 'cycles.reduce' is missing"),
+    ("cycles.reduce =", "# ", "t.toml:60: [engines.shave] the key 'cycles.reduce' is missing"),
     ("cycles.reduce = [1.0,", "cycles.reduce = [-1.0,",
      "t.toml:LINE: [engines.shave] cycles.reduce: -1.0 is no number of 0 or more"),
     ('a = "cmx:nd", b', 'a = "cmx", b',
@@ -133,7 +133,7 @@ MISTAKES = [
     ('a = "cmx:nd", b', 'a = "l1:nd", b',
      "t.toml:LINE: [operands.matmul] homes: memory 'l1' is not defined; there are ddr, cmx"),
     ('accumulates = "f32"', "",
-     "t.toml:108: [operands.matmul] 'accumulator' and 'accumulates' go together"),
+     "t.toml:109: [operands.matmul] 'accumulator' and 'accumulates' go together"),
     ('kind = "vector"', 'kind = "scalar"', 't.toml:1: one engine of kind = "vector" is due'),
     ("per_tile = [16,", "per_tile = [160,", "t.toml:LINE: [barriers] per_tile: 160 of 96 barriers in all"),
     ("on_chip = true", "on_chip = 1", "t.toml:LINE: [memories.cmx] on_chip: 1 is neither true nor false"),

@@ -51,7 +51,7 @@ def test_json(capsys: pytest.CaptureFixture[str]):
 
 
 def test_a_type_that_is_not_multiplied(capsys: pytest.CaptureFixture[str]):
-    with pytest.raises(TargetError, match=r"^npu40xx multiplies no f8; it takes i8, f16, bf16, f32$"):
+    with pytest.raises(TargetError, match=r"^npu40xx multiplies no f8; it takes i8, u8, f16, bf16, f32$"):
         roofline("npu40xx", [1], [1], 64, "f8")
     assert main(["roofline", "--heads", "0"]) == 2
     assert "'0' is not a list of numbers above 0" in capsys.readouterr().err
