@@ -48,6 +48,7 @@ class CompileOptions:
 
     llm: False compiles a language model's graph as a plain one (`npuc exec` runs graphs); None decides by the graph.
     kernels: texts ``WHAT=KERNEL``, see npuc.authoring. choices: a file of tile sizes.
+    values: of inputs that become constants, by name.
     """
 
     target: str = "npu40xx"
@@ -61,6 +62,7 @@ class CompileOptions:
     llm: bool | None = None
     kernels: tuple[str, ...] = ()
     choices: Path | None = None
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
     dump_after: tuple[str, Path] | None = None
     stop_after: str | None = None
 
@@ -103,10 +105,18 @@ def compile_model(path: str | Path, options: CompileOptions, report: Report = si
     report: told each step. Raises ModelRefused, LoweringRefused, OverflowRefused, OptionError for what the user can
     change.
     """
-    seconds: dict[str, float] = {}
-    clock = time.perf_counter()
     report("reading the model", None)
+    clock = time.perf_counter()
     loaded = load(path)
+    return compile_loaded(loaded, options, report, clock)
+
+
+def compile_loaded(
+    loaded: LoadedModel, options: CompileOptions, report: Report = silent, clock: float | None = None
+) -> Compiled | None:
+    """`compile_model` for a model that has been read. clock: when reading began."""
+    seconds: dict[str, float] = {}
+    clock = time.perf_counter() if clock is None else clock
     check_model(loaded)
     assets = read_assets(loaded)
     step, folder = options.dump_after or ("", None)
@@ -186,7 +196,7 @@ def build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> Build
     return BuildOptions(
         max_prompt_len=options.max_prompt_len, min_response_len=options.min_response_len, chunk=options.chunk,
         capacities=options.capacities, dims=options.dims, state_rows=options.state_rows, llm=options.llm,
-        max_positions=max_positions(assets), kept_ops=frozenset(bindings(options.kernels)[1]),
+        max_positions=max_positions(assets), kept_ops=frozenset(bindings(options.kernels)[1]), values=options.values,
     )  # fmt: skip
 
 

@@ -224,6 +224,11 @@ def _blocks(*names: str, array: int = 0) -> Candidates:
     return candidates
 
 
+def _scattered(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    """All columns with fewer and fewer rows first."""
+    return ({"bn": bn, "bw": bw} for bn, bw in _shrinking(_shape(types, 0)))
+
+
 def _none(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     yield {}
 
@@ -260,6 +265,7 @@ _SPECS = (
     KernelSpec("moe_all", experts.moe_all, "experts", "as moe_chosen", _all_experts),
     KernelSpec("gather_rows", rows.gather_rows, "rows", "table[V,..] ids[T] out[T,..]", _count("bt", 1)),
     KernelSpec("gather_codes", codes.gather_codes, "rows", "table[V,bytes] ids[T] out[T,K]", _count("bt", 1)),
+    KernelSpec("scatter_rows", rows.scatter_rows, "rows", "x[N,W] ids[M] updates[M,W] out[N,W]", _scattered),
     KernelSpec("append_rows", rows.append_rows, "state", "new[G,C,D] state[G,N,D]", _count("bg", 0)),
     KernelSpec("depthwise", convolution.depthwise, "convolution", "x[T,C] weight[K,C] out[S,C] bias[C]?", _depthwise),
     KernelSpec("last_rows", convolution.last_rows, "state", "x[T,C] out[K,C]", _channels),

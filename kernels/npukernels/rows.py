@@ -1,5 +1,7 @@
 """Rows by number: embedding lookup, and new rows of a state."""
 
+from collections.abc import Callable
+
 from npuc import tile as t
 
 
@@ -62,3 +64,38 @@ def step_bias(slopes: t.Array, out: t.Array, *, capacity: int, bm: int) -> None:
     gap = t.where(column < capacity, column - t.step.n_past, column - capacity) - row
     scale = t.reshape(t.load(slopes, (0,), (heads,)), (heads, 1, 1))
     t.store(out, (0, i * bm, 0), t.reshape(gap.cast(t.f32), (1, size, columns)) * scale)
+
+
+@t.kernel
+def scatter_rows(
+    x: t.Array, ids: t.Array, updates: t.Array, out: t.Array, *, reduction: str = "none", bn: int, bw: int
+) -> None:
+    """out[N, W] = x[N, W] whose rows ids[M] are replaced by updates[M, W], or joined with them by a reduction.
+
+    Of several updates of a row the last replaces it. Every row is compared with every number: N x M steps, for small
+    updates. reduction: none, add, mul, max or min. bn, bw: rows and columns of a block.
+    """
+    i, j = t.programs(t.cdiv(out.shape[0], bn), t.cdiv(out.shape[1], bw))
+    count = ids.shape[0]
+    rows, columns = t.clipped(out, (i * bn, j * bw), (bn, bw))
+    block = t.load(x, (i * bn, j * bw), (bn, bw))
+    new = t.load(updates, (0, j * bw), (count, bw))
+    named = t.reshape(t.load(ids, (0,), (count,)), (1, count)) == t.iota((rows, 1), 0) + i * bn
+    if reduction == "none":
+        last = t.max(t.where(named, t.iota((1, count), 1), -1), 1)
+        t.store(out, (i * bn, j * bw), t.where(last >= 0, t.take(new, t.reshape(last, (rows,))), block))
+        return
+    combine, along, neutral = REDUCTIONS[reduction]
+    nothing: float = neutral if x.dtype.is_float else int(max(min(neutral, 2**31 - 1), -(2**31)))
+    spread = t.where(t.reshape(named, (rows, count, 1)), t.reshape(new, (1, count, columns)), nothing)
+    t.store(out, (i * bn, j * bw), combine(block, t.reshape(along(spread, 1), (rows, columns))))
+
+
+Join = Callable[[t.Tile, t.Tile], t.Tile]
+REDUCTIONS: dict[str, tuple[Join, Callable[[t.Tile, int], t.Tile], float]] = {
+    "add": (lambda a, b: a + b, t.sum, 0.0),
+    "mul": (lambda a, b: a * b, t.prod, 1.0),
+    "max": (t.maximum, t.max, float("-inf")),
+    "min": (t.minimum, t.min, float("inf")),
+}
+"""How scatter_rows joins: a row with its updates, the updates of a row, and what changes nothing."""

@@ -6,11 +6,15 @@ Light to import: the ONNX libraries are loaded by the first call.
 from __future__ import annotations
 
 from os import PathLike
+from typing import TYPE_CHECKING
 
 from npuc.frontend.errors import ModelRefused
 from npuc.frontend.model import LoadedModel
 
-__all__ = ["LoadedModel", "ModelRefused", "check_model", "load"]
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["LoadedModel", "ModelRefused", "check_model", "load", "load_proto"]
 
 
 def load(path: str | PathLike[str], *, values: bool = True) -> LoadedModel:
@@ -21,6 +25,13 @@ def load(path: str | PathLike[str], *, values: bool = True) -> LoadedModel:
     from npuc.frontend.read import load_model
 
     return load_model(path, values=values)
+
+
+def load_proto(proto: onnx.ModelProto, name: str = "model") -> LoadedModel:
+    """A model that is in memory, its weights inside. name: for messages. Raises ModelRefused."""
+    from npuc.frontend import read
+
+    return read.load_proto(proto, name)
 
 
 def check_model(loaded: LoadedModel) -> None:

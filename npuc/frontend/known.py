@@ -6,7 +6,7 @@ import onnx.defs
 import onnx_ir as ir
 
 # Oldest and newest operator set of ai.onnx that normalisation has rules for (npuc.graph.normalise).
-OLDEST_OPSET, NEWEST_OPSET = 11, 24
+OLDEST_OPSET, NEWEST_OPSET = 11, 28
 
 # onnxruntime's fusions write this one into the default domain, where the standard does not have it. It has the inputs,
 # outputs and attributes of a standard operator: (name, operator set).
@@ -65,6 +65,14 @@ def schema_of(node: ir.Node, opsets: dict[str, int]) -> onnx.defs.OpSchema | Non
         return None
     schema = onnx.defs.get_schema(node.op_type, version, node.domain)
     return None if schema.deprecated else schema
+
+
+def means_the_same(node: ir.Node, version: int) -> bool:
+    """Whether an older operator set has the operator as OLDEST_OPSET has it."""
+    if node.domain != "" or not onnx.defs.has(node.op_type, version, ""):
+        return node.domain != ""
+    schemas = [onnx.defs.get_schema(node.op_type, opset, "") for opset in (version, OLDEST_OPSET)]
+    return schemas[0].since_version == schemas[1].since_version
 
 
 def is_known(node: ir.Node, model: ir.Model) -> bool:

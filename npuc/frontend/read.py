@@ -35,18 +35,39 @@ def load_model(path: str | PathLike[str], *, values: bool = True) -> LoadedModel
     named = Path(path)
     model_file = find_model(named)
     source = model_file.name
-    proto = _parse(model_file, source)
+    model = _converted(_parse(model_file, source), source)
+    problems = Problems()
+    without = bind_external(model, model_file, problems, values=values)
+    if not values:
+        without |= drop_empty(model, problems)
+    problems.refuse(source)
+    _finish(model, source)
+    assets = find_assets(named, model_file)
+    name = named.resolve().name if named.is_dir() else model_file.stem
+    return LoadedModel(model, assets, name, source, frozenset(without))
+
+
+def load_proto(proto: onnx.ModelProto, name: str = "model") -> LoadedModel:
+    """A model that is in memory, weights inside. name: for messages. Raises ModelRefused as `load_model` does."""
+    model = _converted(proto, name)
+    _finish(model, name)
+    return LoadedModel(model, {}, name, name)
+
+
+def _converted(proto: onnx.ModelProto, source: str) -> ir.Model:
     problems = Problems()
     check_names(proto, problems)
     problems.refuse(source)
     try:
         with _quiet():
-            model = ir.serde.deserialize_model(proto)
+            return ir.serde.deserialize_model(proto)
     except Exception as error:  # the converter has no error class of its own for what a file can do to it
         raise ModelRefused([f"not a valid model: {_root(error)}"], source) from error
-    without = bind_external(model, model_file, problems, values=values)
-    if not values:
-        without |= drop_empty(model, problems)
+
+
+def _finish(model: ir.Model, source: str) -> None:
+    """What `load_model` promises of every model, in place."""
+    problems = Problems()
     check_weights(model, problems)
     problems.refuse(source)
     _plain_dims(model)
@@ -54,9 +75,6 @@ def load_model(path: str | PathLike[str], *, values: bool = True) -> LoadedModel
     nodes, stuck = ordered(model.graph)
     if not stuck and nodes != list(model.graph):
         model.graph.sort()
-    assets = find_assets(named, model_file)
-    name = named.resolve().name if named.is_dir() else model_file.stem
-    return LoadedModel(model, assets, name, source, frozenset(without))
 
 
 def _parse(file: Path, source: str) -> onnx.ModelProto:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from npuc.frontend.errors import Problems
-from npuc.frontend.known import NEWEST_OPSET, OLDEST_OPSET, is_known, unknown_text
+from npuc.frontend.known import NEWEST_OPSET, OLDEST_OPSET, is_known, means_the_same, unknown_text
 from npuc.frontend.order import cycle, ordered, subgraphs
 from npuc.frontend.text import node_text
 
 
 def check_structure(model: ir.Model, problems: Problems) -> None:
     """Adds a problem for each structural fault of the model, its subgraphs and its functions."""
-    _check_opset(model.opset_imports, problems)
+    _check_opset(model, problems)
     _check_graph(model, model.graph, (), problems)
     for function in model.functions.values():
         _check_graph(model, function.graph, (), problems)
@@ -27,10 +27,12 @@ def check_structure(model: ir.Model, problems: Problems) -> None:
                 problems.add(f"input {value.name!r} has {extent} as its extent {axis}; an open dimension has a name")
 
 
-def _check_opset(opsets: dict[str, int], problems: Problems) -> None:
-    version = opsets.get("")
+def _check_opset(model: ir.Model, problems: Problems) -> None:
+    version = model.opset_imports.get("")
     if version is None:
         return  # a model of other domains alone; a node of ai.onnx will say that its domain is not imported
+    if 0 < version < OLDEST_OPSET and all(means_the_same(node, version) for node in model.graph.all_nodes()):
+        return
     if not OLDEST_OPSET <= version <= NEWEST_OPSET:
         problems.add(
             f"operator set {version} of ai.onnx; npuc reads {OLDEST_OPSET} to {NEWEST_OPSET}: "

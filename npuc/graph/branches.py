@@ -50,7 +50,9 @@ def join_branches(model: ir.Model) -> None:
         moved: list[ir.Node] = []
         results: list[list[ir.Value]] = []
         for which in ("then_branch", "else_branch"):
-            nodes, outputs = _moved(model.graph, node, node.attributes[which].as_graph(), names)
+            branch = node.attributes[which].as_graph()
+            outputs = list(branch.outputs)
+            nodes = take_nodes(model.graph, node, branch, names)
             moved += nodes
             results.append(outputs)
         for old, *sources in zip(node.outputs, *results, strict=True):
@@ -82,27 +84,30 @@ def inline_branch(graph: ir.Graph, node: ir.Node, branch: ir.Graph, names: Names
 
     names: of the main graph; values and nodes of the branch that would clash get new names.
     """
-    moved, outputs = _moved(graph, node, branch, names)
+    outputs = list(branch.outputs)
+    moved = take_nodes(graph, node, branch, names)
     for old, new in zip(node.outputs, outputs, strict=True):
         redirect(graph, old, new, names)
     graph.remove(node, safe=True)
     return moved
 
 
-def _moved(graph: ir.Graph, node: ir.Node, branch: ir.Graph, names: Names) -> tuple[list[ir.Node], list[ir.Value]]:
-    """Puts a branch's nodes and initializers in front of its If. Returns these nodes and the branch's results."""
+def take_nodes(graph: ir.Graph, node: ir.Node, branch: ir.Graph, names: Names) -> list[ir.Node]:
+    """Moves the nodes and initializers of another graph in front of a node, in place. Returns the nodes that moved.
+
+    names: of `graph`; values and nodes that would clash get new names.
+    """
     for value in list(branch.initializers.values()):
         branch.initializers.pop(value.name or "")
         value.name = names.value(f"{node.name}.{value.name}")
         graph.register_initializer(value)
-    outputs = list(branch.outputs)
     branch.outputs.clear()
     moved = list(branch)
     branch.remove(moved)
     graph.insert_before(node, moved)
     for inner in moved:
-        inner.name = names.node(f"{node.name}.{inner.name}")
+        inner.name = names.node(f"{node.name}.{inner.name or inner.op_type}")
         for value in inner.outputs:
             if value.name:
                 value.name = names.value(f"{node.name}.{value.name}")
-    return moved, outputs
+    return moved

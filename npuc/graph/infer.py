@@ -84,7 +84,9 @@ def _signature(node: ir.Node, inputs: Sequence[Fact | None]) -> tuple[Any, ...]:
     parts: list[Any] = [node.domain, node.op_type, len(node.outputs)]
     for name, attribute in node.attributes.items():
         value = attribute.value
-        parts.append((name, value.tobytes() if attribute.type == ir.AttributeType.TENSOR else str(value)))
+        if attribute.type == ir.AttributeType.TENSOR:
+            value = value.tobytes() if value.dtype != ir.DataType.STRING else value.numpy().tolist()
+        parts.append((name, value if isinstance(value, bytes) else str(value)))
     for fact in inputs:
         if fact is None:
             parts.append(None)
@@ -115,17 +117,22 @@ def _standard(node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
         for i, fact in enumerate(inputs)
         if fact is not None and fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= _SMALL
     }
-    try:
-        schema = onnx.defs.get_schema(node.op_type, OPSET, node.domain)
-    except onnx.defs.SchemaError as error:
-        raise ModelRefused([f"{label(node)}: npuc has no rule for this operator"]) from error
-    try:
-        answer = onnx.shape_inference.infer_node_outputs(
-            schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid(node.domain, OPSET)]
-        )
-    except Exception as error:  # the library raises several unrelated types
+    answer, fault = None, None
+    for version in (OPSET, max(OPSET, onnx.defs.onnx_opset_version())):  # newer sets have newer element types
+        try:
+            schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+            answer = onnx.shape_inference.infer_node_outputs(
+                schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid(node.domain, version)]
+            )
+            break
+        except onnx.defs.SchemaError as error:
+            raise ModelRefused([f"{label(node)}: npuc has no rule for this operator"]) from error
+        except Exception as error:  # the library raises several unrelated types
+            fault = fault or error
+    if answer is None:
+        assert fault is not None
         shapes = ", ".join("-" if f is None else f"{f.dtype.name} {_show(f.shape)}" for f in inputs)
-        raise ModelRefused([f"{label(node)} of {shapes}: {_first_line(error)}"]) from error
+        raise ModelRefused([f"{label(node)} of {shapes}: {_first_line(fault)}"]) from fault
     return [
         _fact(answer[f"o{i}"]) if output.name else Fact(ir.DataType.UNDEFINED, None)
         for i, output in enumerate(node.outputs)

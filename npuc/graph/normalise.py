@@ -1,6 +1,6 @@
 """Normalisation: whatever operator set a file was written in, the graph is said in set 21 afterwards.
 
-The table lists every operator whose meaning or form changed between set 11 and set 24. All others changed in their
+The table lists every operator whose meaning or form changed between set 11 and set 28. All others changed in their
 element types alone. (The version converters of the ONNX libraries are not used: they know fewer operators and stamp
 models that they did not convert.)
 """
@@ -55,13 +55,14 @@ RULES = (
     ),
     Rule(("Split",), 11, 12, forms.split_to_input),
     Rule(("Split",), 13, 17, forms.split_in_equal_parts),
-    Rule(("Dropout",), 11, 24, forms.dropout),
+    Rule(("Dropout",), 11, 28, forms.dropout),
     Rule(("BatchNormalization",), 11, 13, forms.batch_normalization),
-    Rule(("CastLike",), 15, 24, forms.cast_like),
-    Rule(("SimplifiedLayerNormalization", "RMSNormalization"), 11, 24, forms.rms_normalization),
-    Rule(("QuantizeLinear", "DequantizeLinear"), 23, 24, forms.quantization),
-    Rule(("Cast",), 24, 24, forms.cast),
-    Rule(("Swish",), 24, 24, forms.swish),
+    Rule(("CastLike",), 15, 28, forms.cast_like),
+    Rule(("SimplifiedLayerNormalization", "RMSNormalization"), 11, 28, forms.rms_normalization),
+    Rule(("QuantizeLinear", "DequantizeLinear"), 23, 28, forms.quantization),
+    Rule(("Cast",), 24, 28, forms.cast),
+    Rule(("Swish",), 24, 28, forms.swish),
+    Rule(("OneHot",), 11, 28, forms.one_hot),
     Rule(("Resize",), 11, 12, forms.other_meaning),
     Rule(("RoiAlign",), 11, 15, forms.other_meaning),
     Rule(("GridSample",), 16, 19, forms.other_meaning),

@@ -81,9 +81,14 @@ def cast_like(site: Site) -> None:
 
 def cast(site: Site) -> None:
     """Since 24 `round_mode` says how float8e8m0 is rounded; for all other types it means nothing."""
-    if site.attribute("to", 0) == getattr(onnx.TensorProto, "FLOAT8E8M0", -1):
-        site.refuse("a Cast to float8e8m0, which operator set 21 does not have")
     site.set_attribute("round_mode", None)
+
+
+def one_hot(site: Site) -> None:
+    """OneHot counts in any number type; depth becomes int64, which shape inference looks into."""
+    depth = site.input(1)
+    if site.dtype(depth) not in (None, onnx.TensorProto.INT64):
+        site.node.replace_input_with(1, site.op("Cast", [depth], {"to": onnx.TensorProto.INT64}))
 
 
 def swish(site: Site) -> None:

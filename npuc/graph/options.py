@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 DEFAULT_MAX_PROMPT_LEN = 1024
 DEFAULT_MIN_RESPONSE_LEN = 128
 DEFAULT_CHUNK = 128
@@ -28,7 +30,8 @@ class BuildOptions:
     state_rows: rows of a growing variable in a graph that is no language model (`--state-rows ID=ROWS`).
     max_positions: positions the model was made for, where its files say so. llm: False compiles a language model's
     graph as a plain one; None decides by its inputs and outputs. kept_ops: (domain, operator) of functions of the model
-    that are not written out, because a kernel computes them.
+    that are not written out, because a kernel computes them. values: of inputs that become constants, by name
+    (`--value NAME=NUMBERS`): shapes, axes and counts, which a static program must know.
     """
 
     max_prompt_len: int | None = None
@@ -40,6 +43,7 @@ class BuildOptions:
     max_positions: int | None = None
     llm: bool | None = None
     kept_ops: frozenset[tuple[str, str]] = frozenset()
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("max_prompt_len", "min_response_len", "chunk"):

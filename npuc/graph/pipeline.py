@@ -49,6 +49,7 @@ class EntryStep:
 
 MODEL_STEPS = (
     ModelStep("state", steps.split_state),  # first: stock passes delete an Assign and merge two ReadValues across one
+    ModelStep("bodies", steps.write_out_definitions),  # before normalise: bodies are of the model's own operator set
     ModelStep("normalise", steps.say_in_one_set),
     ModelStep("weights", steps.dequantise_weights),  # once for all entries, which share the constants
     ModelStep("expand", steps.write_out),  # before measure, which runs what positions and masks are made of
@@ -60,6 +61,7 @@ MODEL_STEPS = (
 ENTRY_STEPS = (
     EntryStep("recognise", steps.recognise, static=False),  # before fold, which takes the capacity for n_past
     EntryStep("fold", steps.fold_constants),
+    EntryStep("codes", steps.write_out_codes),  # behind fold, for scales of channels and blocks follow the shapes
     EntryStep("cut", steps.cut),  # before clean, which replaces the values that the cuts are known by
     EntryStep("clean", steps.tidy),
     EntryStep("rotary", steps.fuse(RotaryRule())),  # before attention, whose queries and keys start behind it

@@ -104,6 +104,9 @@ def main_draft(
     problems = Problems()
     shapes: dict[ir.Value, Dims] = {}
     for value in copy.graph.inputs:
+        if value.type is not None and not isinstance(value.type, ir.TensorType):
+            what = type(value.type).__name__.removesuffix("Type").lower()
+            raise ModelRefused([f"graph input {value.name!r} is of a {what} type; a device holds tensors of numbers"])
         if value.shape is None:
             raise ModelRefused([f"graph input {value.name!r} has no shape; only inputs of known rank are supported"])
         shape: list[int] = []

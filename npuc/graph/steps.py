@@ -9,10 +9,12 @@ import onnx_ir as ir
 
 from npuc.graph.append import check_caches, cut_to_new_rows, release_growing_pairs
 from npuc.graph.asked import check_dims, unused_llm_options
+from npuc.graph.bodies import write_out_bodies
 from npuc.graph.branches import join_branches, refuse_loops
 from npuc.graph.caches import check_cache_readers
 from npuc.graph.clean import clean, remove_dead
 from npuc.graph.dims import InputDims, input_dims
+from npuc.graph.edit import cloned
 from npuc.graph.expand.table import expand
 from npuc.graph.experts import apply as experts
 from npuc.graph.experts.find import routers
@@ -21,6 +23,7 @@ from npuc.graph.fold import fold
 from npuc.graph.functions import add_functions
 from npuc.graph.fuse.region import graph_order
 from npuc.graph.fuse.rule import Proofs, Refusal, Rule, Scope, apply_rules
+from npuc.graph.given import give_inputs
 from npuc.graph.growth import check_growth, plain_drafts
 from npuc.graph.head import cut_body, find_cut, head_of
 from npuc.graph.infer import Inference
@@ -30,6 +33,7 @@ from npuc.graph.options import BuildOptions
 from npuc.graph.plain.attention import run_as_written
 from npuc.graph.plain.padding import neutral_padding
 from npuc.graph.ports import name_outputs, order_inputs
+from npuc.graph.quantised.plain import quantise_as_written
 from npuc.graph.quantised.table import dequantise
 from npuc.graph.recognise.analyse import StepValues, constants, step_values, uses_by_name
 from npuc.graph.recognise.apply import apply_meanings
@@ -42,7 +46,7 @@ from npuc.graph.state import state_to_arguments
 from npuc.graph.state_class import StateClass, classify
 from npuc.graph.state_info import StateInfo
 from npuc.graph.static import Draft, drop_step_inputs, give_caches_their_capacity, llm_drafts
-from npuc.graph.tokens import ids_input
+from npuc.graph.tokens import ids_input, is_plain
 from npuc.graph.verify import verify_folded
 from npuc.graph.windows import check_single_rows, needs_whole_runs, take_windows
 
@@ -86,9 +90,19 @@ class LlmParts:
 def split_state(build: Build) -> None:
     """State becomes arguments and results."""
     check_dims(build.model, build.options)
+    if build.options.values:
+        build.model = cloned(build.model)
+        give_inputs(build.model, build.options.values)
     kept = build.options.kept_ops
     build.model, build.states = state_to_arguments(build.model, build.options.state_rows, kept)
     build.inference.keep(build.model.functions.values())
+
+
+def write_out_definitions(build: Build) -> None:
+    """Operators without a rule of their own become what the standard defines them by."""
+    count = write_out_bodies(build.model, llm=build.options.llm)
+    if count:
+        build.report.append(f"{count} operators written out by the standard's definitions")
 
 
 def say_in_one_set(build: Build) -> None:
@@ -96,11 +110,14 @@ def say_in_one_set(build: Build) -> None:
     join_branches(build.model)
     refuse_loops(build.model)
     build.model = normalise(build.model)
+    if write_out_bodies(build.model, llm=build.options.llm, all_=True):
+        build.model = normalise(build.model)
 
 
 def dequantise_weights(build: Build) -> None:
     """Quantised weights become packed codes of one form, or constants of floats, computed when they are read."""
-    build.report.extend(dequantise(build.model, build.inference))
+    plain = is_plain(build.model, build.options.llm)
+    build.report.extend(dequantise(build.model, build.inference, plain=plain))
 
 
 def write_out(build: Build) -> None:
@@ -188,6 +205,12 @@ def fold_constants(build: Build, draft: Draft) -> None:
     fold(draft.graph, draft.shapes, build.inference, empty_is_known=build.llm is None)
     if build.llm is not None:
         drop_step_inputs(draft, build.llm.roles.inputs)
+
+
+def write_out_codes(build: Build, draft: Draft) -> None:
+    """Quantisation of values of a plain graph's run in arithmetic."""
+    if build.llm is None:
+        quantise_as_written(draft.graph)
 
 
 def cut(build: Build, draft: Draft) -> None:

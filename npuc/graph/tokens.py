@@ -26,6 +26,11 @@ def ids_input(model: ir.Model) -> ir.Value | None:
     return best if size else None
 
 
+def is_plain(model: ir.Model, llm: bool | None) -> bool:
+    """Whether a graph is compiled as a plain one. llm: as the user says; None lets the graph decide."""
+    return llm is False or ids_input(model) is None
+
+
 def _table(value: ir.Value) -> int:
     """Elements of the largest constant matrix that a value picks rows of."""
     sizes = [0]

@@ -9,12 +9,11 @@ from typing import Any
 
 import onnx_ir as ir
 
-from npuc.lower import views
 from npuc.lower.consts import ConstPool
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.packed import Packed, packed_weight, picks
 from npuc.lower.storage import Storage
-from npuc.lower.views import contiguous_strides, reshape
+from npuc.lower.views import contiguous_strides, parts, reshape
 from npuc.lower.ways import Way, way
 from npuc.tasks import Buffer, Region
 from npukernels.codes import Row
@@ -116,16 +115,10 @@ class Lowering:
         self.calls.append(KernelCall(kernel, tuple(arrays), params, str(node.name)))
 
     def copy(self, node: ir.Node, source: Region, target: Region) -> None:
-        """A copy between two regions of one shape, in pieces of at most four axes."""
-        if source.elements == 0:
-            return
-        merged = views.merge_axes([source, target])
-        if merged is not None:
-            self.call("copy", merged, node)
-            return
-        # more than four axes that do not merge: one copy for each index of the outermost
-        for index in range(source.shape[0]):
-            self.copy(node, views.at_index(source, index), views.at_index(target, index))
+        """Copies between two regions of one shape, under at most four axes each."""
+        if source.elements:
+            for pair in parts([source, target]):
+                self.call("copy", pair, node)
 
     def call_codes(
         self, kernel: str, x: Region, weights: Sequence[Packed], out: Region, extra: Sequence[Region], node: ir.Node,

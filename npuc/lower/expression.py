@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from npuc import tile as t
+from npuc.lower.narrow import on_grid, wrapped
 
 Tile = Any
 Attrs = tuple[tuple[str, Any], ...]
@@ -29,7 +30,7 @@ class Scalar:
         return hash(repr(self.value))
 
 
-Operand = int | Scalar  # an index into inputs, then steps
+Operand = int | Scalar | None  # an index into inputs, then steps; None for an optional operand that is left out
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Expression:
     def __call__(self, *tiles: Tile) -> Tile:
         values: list[Tile] = list(tiles)
         for step in self.steps:
-            args = [a.value if isinstance(a, Scalar) else values[a] for a in step.args]
+            args = [values[a] if isinstance(a, int) else None if a is None else a.value for a in step.args]
             values.append(FUNCTIONS[step.op](*args, **dict(step.attrs)))
         return values[-1]
 
@@ -79,8 +80,37 @@ def _pow(x: Tile, power: Tile) -> Tile:
         return result
     if isinstance(power, int | float) and power == 0.5 and isinstance(x, t.Tile):
         return t.sqrt(x)
-    base = x if isinstance(x, t.Tile) else t.full((1,), float(x))
-    return base**power
+    base = x if isinstance(x, t.Tile) else t.full((1,), x)
+    if isinstance(power, int) and base.dtype is not t.i32:
+        power = float(power)
+    if isinstance(power, t.Tile) and power.dtype is t.i32 and base.dtype is t.i32:
+        return _whole_power(base, power)
+    if isinstance(power, t.Tile) and power.dtype is t.i32:
+        power = power.cast(t.f32)
+    if base.dtype is not t.i32:
+        return base**power
+    if isinstance(power, int):
+        return _whole_power(base, t.full((1,), power, t.i32))
+    result = base.cast(t.f32) ** power
+    near = t.round(result)  # a power function may be one bit off, and truncation would lose a whole one
+    return t.where(abs(result - near) < 1e-6 * abs(near), near, result).cast(t.i32)
+
+
+def _whole_power(base: Tile, power: Tile) -> Tile:
+    """Of integers, by squaring: exact, low 32 bits. A negative power of 1 and -1 is 1 or -1, of others 0."""
+    result: Tile = t.full((1,), 1, t.i32)
+    factor, rest = base, abs(power)
+    for _ in range(31):
+        odd = rest % 2
+        result = t.where(odd == 1, result * factor, result)
+        factor, rest = factor * factor, (rest - odd) / 2
+    return t.where((power < 0) & (abs(base) != 1), 0, result)
+
+
+def _cast(x: Tile, to: t.DType, grid: str = "", saturate: int = 1) -> Tile:
+    """Float to integer truncates towards zero. grid: a small float type, on whose numbers the result lies."""
+    x = x.cast(to)
+    return on_grid(x, grid, bool(saturate)) if grid else x
 
 
 def _softplus(x: Tile) -> Tile:
@@ -140,7 +170,11 @@ FUNCTIONS: dict[str, Callable[..., Tile]] = {
     "Softplus": _softplus,
     "Gelu": _gelu,
     "Clip": _clip,
-    "Cast": lambda a, to: a.cast(to),
+    "Cast": _cast,
+    "Wrap": wrapped,
     "Identity": lambda a: a,
 }
-ELEMENTWISE = frozenset(FUNCTIONS)
+OWN_STEPS = frozenset({"Wrap"})
+"""Steps that no operator of the standard has."""
+
+ELEMENTWISE = frozenset(FUNCTIONS) - OWN_STEPS

@@ -18,11 +18,13 @@ from npuc.lower import views
 from npuc.lower.context import Lowering, attribute, constant, static_shape, value_type
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.expression import ELEMENTWISE, Expression, Operand, Scalar, Step
+from npuc.lower.narrow import GRIDS, WRAPPING, Width, width_of
 from npuc.lower.storage import UnsupportedType
 from npuc.tasks import Region
 from npurt.abi.dtypes import DType
 
 _CASTS = {"f": t.f32, "i": t.i32, "b": t.boolean}
+_HALVES = {ir.DataType.FLOAT16: t.f16, ir.DataType.BFLOAT16: t.bf16}
 _ATTRIBUTES = {"alpha": float, "beta": float, "fmod": int, "approximate": str}
 
 
@@ -80,14 +82,9 @@ def lower_group(low: Lowering, group: Group) -> None:
     order = _order(sources, shape)
     out = low.new(group.output, dtype=_wide(low, group.output), order=order)
     broadcast = [views.expand(region, shape) for region in sources]
-    merged = views.merge_axes([*broadcast, out])
-    if merged is None:
-        broadcast = [low.copied(region, last) for region in broadcast]
-        merged = views.merge_axes([*broadcast, out])
-        if merged is None:
-            raise LoweringRefused([f"{describe(last)}: its operands' layouts have more than four axes"])
-    arrays = [*(views.narrowed(region) for region in merged[:-1]), merged[-1]]
-    low.call(f"map{len(sources)}", arrays, last, fn=expression)
+    for merged in views.parts([*broadcast, out]):
+        arrays = [*(views.narrowed(region) for region in merged[:-1]), merged[-1]]
+        low.call(f"map{len(sources)}", arrays, last, fn=expression)
     low.at[group.output] = out
 
 
@@ -112,24 +109,51 @@ def expression_of(low: Lowering, group: Group) -> tuple[Expression, list[ir.Valu
         args: list[Operand] = []
         for value in node.inputs:
             if value is None:
+                args.append(None)
                 continue
             scalar = None if value in places else _scalar(value)
             args.append(places[value] if scalar is None else scalar)
         steps.append(Step(node.op_type, tuple(args), _attributes(low, node)))
+        width = width_of(node.outputs[0].dtype)
+        if width is not None and _may_wrap(node, width):
+            last = len(inputs) + len(steps) - 1
+            steps.append(Step("Wrap", (last,), (("bits", width.bits), ("signed", width.signed))))
         places[node.outputs[0]] = len(inputs) + len(steps) - 1
     return Expression(len(inputs), tuple(steps)), inputs
 
 
+def _may_wrap(node: ir.Node, width: Width) -> bool:
+    """Whether the integer result of a node may need more bits than its type has."""
+    if node.op_type != "Cast":
+        return node.op_type in WRAPPING
+    source = node.inputs[0].dtype if node.inputs[0] is not None else None
+    from_ = width_of(source)
+    if source == ir.DataType.BOOL:
+        return False
+    return from_ is None or from_.bits > width.bits or from_.signed != width.signed
+
+
 def _attributes(low: Lowering, node: ir.Node) -> tuple[tuple[str, Any], ...]:
     if node.op_type == "Cast":
-        kind = ir.DataType(attribute(node, "to", 0))
-        try:
-            stored = low.storage.of(kind)
-        except UnsupportedType as error:
-            raise LoweringRefused([f"{describe(node)}: {error}"]) from error
-        return (("to", _CASTS["f" if stored.is_float else "b" if kind == ir.DataType.BOOL else "i"]),)
+        return _cast(low, node)
     given = {name: kind for name, kind in _ATTRIBUTES.items() if name in node.attributes}
     return tuple((name, kind(attribute(node, name, None))) for name, kind in given.items())
+
+
+def _cast(low: Lowering, node: ir.Node) -> tuple[tuple[str, Any], ...]:
+    """The register type, and the grid of a type that memory does not round to."""
+    kind = ir.DataType(attribute(node, "to", 0))
+    try:
+        stored = low.storage.of(kind)
+    except UnsupportedType as error:
+        raise LoweringRefused([f"{describe(node)}: {error}"]) from error
+    if kind.name in GRIDS:
+        return (("to", t.f32), ("grid", kind.name), ("saturate", int(attribute(node, "saturate", 1))))
+    if kind.name == "FLOAT8E8M0":
+        raise LoweringRefused([f"{describe(node)}: a cast to float8e8m0 has no kernel"])
+    if stored is t.f32 and kind in _HALVES:  # stored as f32, and still rounded as the model says
+        return (("to", _HALVES[kind]),)
+    return (("to", _CASTS["f" if stored.is_float else "b" if kind == ir.DataType.BOOL else "i"]),)
 
 
 def _scalar(value: ir.Value) -> Scalar | None:

@@ -36,8 +36,8 @@ def lower_norm_of_sum(low: Lowering, group: Group, norm: ir.Node) -> None:
     first, second = (low.region(value) for value in add.inputs)
     total = like(low, group.output, first)
     out = like(low, norm.outputs[0], first)
-    x, residual, stored, normalised = axis_last(low, norm, [first, second, total, out], first.rank - 1)
     weight = vector(low, norm, 1, first.shape[-1])
-    arrays = (x, weight, normalised, residual, stored)
-    low.call("rmsnorm", arrays, norm, eps=float(attribute(norm, "epsilon", 1e-5)))
+    for x, residual, stored, normalised in axis_last([first, second, total, out], first.rank - 1):
+        arrays = (x, weight, normalised, residual, stored)
+        low.call("rmsnorm", arrays, norm, eps=float(attribute(norm, "epsilon", 1e-5)))
     low.at[group.output], low.at[norm.outputs[0]] = total, out

@@ -9,15 +9,18 @@ import onnx_ir as ir
 
 from npurt.abi.dtypes import DType
 
-_INTEGERS = {
-    ir.DataType.INT64,
-    ir.DataType.INT32,
-    ir.DataType.INT16,
-    ir.DataType.UINT16,
-    ir.DataType.UINT32,
-    ir.DataType.UINT64,
+# by name: older releases of onnx-ir do not know the newest types
+_FORMS = {
+    **dict.fromkeys(("INT64", "INT32", "INT16", "UINT16", "UINT32", "UINT64"), DType.I32),
+    **dict.fromkeys(("INT8", "INT4", "INT2"), DType.I8),
+    **dict.fromkeys(("UINT8", "UINT4", "UINT2"), DType.U8),
+    "BOOL": DType.BOOL,
+    "FLOAT8E8M0": DType.F32,  # powers of two from 2^-127 to 2^127
 }
-_FLOATS = {ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE}
+_FLOATS = frozenset(
+    {"FLOAT", "FLOAT16", "BFLOAT16", "DOUBLE", "FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
+     "FLOAT4E2M1"}
+)  # fmt: skip
 
 
 class UnsupportedType(ValueError):
@@ -28,22 +31,17 @@ class UnsupportedType(ValueError):
 class Storage:
     """floats: what every float value is stored as (`--precision`); sums are float32 or wider in either case.
 
-    Integers of any width are int32 on the device: an index or a position fits, and a constant that does not is refused.
+    Integers of 16 bits and more are int32 on the device: an index or a position fits, and an input or a constant that
+    does not is refused. Floats of 8 and 4 bits lie on their grid in the type of all floats.
     """
 
     floats: DType
 
     def of(self, dtype: ir.DataType) -> DType:
-        if dtype in _FLOATS:
+        if dtype.name in _FLOATS:
             return self.floats
-        if dtype in _INTEGERS:
-            return DType.I32
-        if dtype == ir.DataType.BOOL:
-            return DType.BOOL
-        if dtype == ir.DataType.INT8:
-            return DType.I8
-        if dtype == ir.DataType.UINT8:
-            return DType.U8
+        if dtype.name in _FORMS:
+            return _FORMS[dtype.name]
         raise UnsupportedType(f"element type {dtype.name} has no device form; float, integer and bool types do")
 
     def pack(self, array: np.ndarray, dtype: DType) -> np.ndarray:

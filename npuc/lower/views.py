@@ -5,7 +5,7 @@ Each function returns a new region over the same bytes, or None where the stride
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -134,3 +134,25 @@ def as_matrix(region: Region) -> Region | None:
         rows *= extent
     matrix = reshape(region, (rows, region.shape[-1]))
     return matrix if matrix is not None and rows_are_dense(matrix) else None
+
+
+def parts(regions: Sequence[Region], limit: int = 4) -> Iterator[list[Region]]:
+    """Regions of one shape under at most `limit` common axes, all together where their axes merge that far; else one
+    after the other along the shortest axis that is left.
+    """
+    merged = merge_axes(regions, limit)
+    if merged is not None:
+        yield merged
+        return
+    shape = regions[0].shape
+    axis = min((a for a, extent in enumerate(shape) if extent > 1), key=lambda a: shape[a])
+    for index in range(shape[axis]):
+        yield from parts([at(region, axis, index) for region in regions], limit)
+
+
+def at(region: Region, axis: int, index: int) -> Region:
+    """The region at one index of an axis, without that axis."""
+    return replace(
+        region, offset=region.offset + index * region.stride[axis],
+        shape=region.shape[:axis] + region.shape[axis + 1 :], stride=region.stride[:axis] + region.stride[axis + 1 :],
+    )  # fmt: skip

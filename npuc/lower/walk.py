@@ -55,8 +55,11 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     nodes = list(graph)
     checked = entry.name in ("prefill", "generate")
     low = Lowering(entry.label, storage, consts, ddr_values, on_chip, checked, target, precise_values(nodes))
-    _bind_inputs(low, entry, states, buffers)
-    _bind_outputs(low, graph, states)
+    try:
+        _bind_inputs(low, entry, states, buffers)
+        _bind_outputs(low, graph, states)
+    except UnsupportedType as error:
+        raise LoweringRefused([f"a graph input or output: {error}"]) from error
     groups = group_nodes(nodes, frozenset(graph.outputs), frozenset(library.ops))
     grouped = members_of(groups)
     appended = {state.output: state for state in states if state.kind == "append"}

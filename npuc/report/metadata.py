@@ -15,7 +15,13 @@ from npurt.abi.dtypes import DType
 FORMAT = 1
 STEP_INPUTS = ("n_past", "n_new")  # fields of the step block, not ports
 # onnx.TensorProto.DataType of the types that a graph input or output may have
-GRAPH_TYPES = {1: "f32", 2: "u8", 3: "i8", 6: "i32", 7: "i64", 9: "bool", 10: "f16", 11: "f64", 16: "bf16"}
+GRAPH_TYPES = {
+    1: "f32", 2: "u8", 3: "i8", 4: "u16", 5: "i16", 6: "i32", 7: "i64", 9: "bool", 10: "f16", 11: "f64", 12: "u32",
+    13: "u64", 16: "bf16", 17: "f8e4m3fn", 18: "f8e4m3fnuz", 19: "f8e5m2", 20: "f8e5m2fnuz", 21: "u4", 22: "i4",
+    23: "f4e2m1", 24: "f8e8m0", 25: "u2", 26: "i2",
+}  # fmt: skip
+# device types of ports that no task touches, by the first letter of the graph's type, where the device has no such type
+_UNTOUCHED = {"i": DType.I32, "u": DType.I32, "f": DType.F32}
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,5 @@ def _port(spec: PortSpec, used: DType | None, entry: str) -> Port:
             f"entry {entry}, port {spec.name}: its element type is none of {', '.join(GRAPH_TYPES.values())}"
         )
     if used is None:
-        if label.upper() not in DType.__members__:
-            raise EmitError(f"entry {entry}, port {spec.name}: no task touches it and a device has no type {label}")
-        used = DType[label.upper()]
+        used = _UNTOUCHED.get(label[0], DType.F32) if label.upper() not in DType.__members__ else DType[label.upper()]
     return Port(spec.name, used, spec.shape, label)

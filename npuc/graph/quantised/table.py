@@ -13,6 +13,7 @@ from npuc.graph.infer import Inference
 from npuc.graph.quantised import activations, integers, operators
 from npuc.graph.quantised.known import Known
 from npuc.graph.quantised.packed import attach
+from npuc.graph.quantised.plain import is_of_the_run
 from npuc.graph.quantised.weights import Weights
 
 ORT = "com.microsoft"
@@ -41,10 +42,11 @@ _SAME_AS_STANDARD = ("DequantizeLinear", "QuantizeLinear")
 """onnxruntime had types first that operator set 21 has, too; the formula and the attribute `axis` are the same."""
 
 
-def dequantise(model: ir.Model, inference: Inference) -> list[str]:
+def dequantise(model: ir.Model, inference: Inference, *, plain: bool = False) -> list[str]:
     """Gives every node that reads a quantised weight the dequantised one, in place; lines for the report.
 
-    Rounding of values of the run to codes is written out in arithmetic.
+    Rounding of values of the run to codes is written out in arithmetic. plain: in a plain graph that is done where
+    shapes are static (npuc.graph.quantised.plain).
 
     No number is computed here: the new constants compute theirs each time that they are read. Raises ModelRefused for a
     form that is not known.
@@ -57,8 +59,9 @@ def dequantise(model: ir.Model, inference: Inference) -> list[str]:
     changed = False
     for table in (WRITTEN_OUT, READERS):
         for node in [node for node in model.graph if (node.domain, node.op_type) in table]:
-            table[node.domain, node.op_type](Place(model.graph, node, names), weights)
-            changed = True
+            if not (plain and is_of_the_run(node, weights.known)):
+                table[node.domain, node.op_type](Place(model.graph, node, names), weights)
+                changed = True
     if changed:
         remove_dead(model.graph)
     return weights.report()

@@ -50,8 +50,8 @@ class Weights:
     whichever way they are turned.
 
     Numbers of what the report tells. kept, schemes: of packed and of dense ones, by how the file stores them; levels:
-    of nodes that allow narrow activations, by accuracy_level; rounded: of values of the run that become codes; spans: of
-    those with a scale that the run chooses; products: of those in whole numbers.
+    of nodes that allow narrow activations, by accuracy_level; rounded: of values of the run that become codes; spans:
+    of those with a scale that the run chooses; products: of those in whole numbers.
     """
 
     known: Known

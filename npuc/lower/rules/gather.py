@@ -80,18 +80,6 @@ def _gather_codes(low: Lowering, node: ir.Node, table: Packed) -> None:
     low.call("gather_codes", (table.region, index, rows), node, row=table.row)
 
 
-def gather_nd(low: Lowering, node: ir.Node) -> None:
-    """GatherND by one constant index: a view. (Exporters write x[i] so.)"""
-    source, tensor = low.region(node.inputs[0]), constant(node.inputs[1])
-    if tensor is None or math.prod(tensor.shape.numpy()[:-1]) != 1 or attribute(node, "batch_dims", 0):
-        raise LoweringRefused([f"{describe(node)}: only one constant index has a kernel, without batch_dims"])
-    for axis, index in enumerate(tensor.numpy().reshape(-1).tolist()):
-        if not -source.shape[axis] <= index < source.shape[axis]:
-            raise LoweringRefused([f"{describe(node)}: the index {index} is outside axis {axis} of {source.shape}"])
-        source = views.take_slice(source, axis, index % source.shape[axis], 1)
-    low.at[node.outputs[0]] = low.shaped(source, static_shape(node.outputs[0]), node)
-
-
 def _arithmetic(indices: np.ndarray) -> tuple[int, int] | None:
     """(start, step) where the indices are evenly spaced, else None."""
     if indices.size <= 1:
@@ -130,4 +118,4 @@ def _with_rows(whole: Region, tail: Region) -> Region:
     return replace(tail, shape=(whole.shape[0], *tail.shape), stride=(whole.stride[0], *tail.stride))
 
 
-RULES = {("", "Gather"): gather, ("", "GatherND"): gather_nd}
+RULES = {("", "Gather"): gather}

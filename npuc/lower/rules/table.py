@@ -7,7 +7,18 @@ from collections.abc import Callable
 import onnx_ir as ir
 
 from npuc.lower.context import Lowering
-from npuc.lower.rules import attention, convolution, experts, gather, integers, linear, movement, plain, reduce
+from npuc.lower.rules import (
+    attention,
+    convolution,
+    experts,
+    gather,
+    index,
+    integers,
+    linear,
+    movement,
+    plain,
+    reduce,
+)
 
 Rule = Callable[[Lowering, ir.Node], None]
 
@@ -16,6 +27,7 @@ RULES: dict[tuple[str, str], Rule] = {
     **linear.RULES,
     **reduce.RULES,
     **gather.RULES,
+    **index.RULES,
     **attention.RULES,
     **convolution.RULES,
     **experts.RULES,

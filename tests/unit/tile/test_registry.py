@@ -64,6 +64,10 @@ CASES: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
         [random_rows(9, ROW)[0], np.array([3, 0, 8, 9, 1], np.int32), np.zeros((5, 48), np.float16)],
         {"row": ROW},
     ),
+    "scatter_rows": (
+        [normal(9, 6), np.array([3, 0, 3], np.int32), normal(3, 6), np.zeros((9, 6), np.float16)],
+        {"reduction": "add"},
+    ),
     "append_rows": ([normal(3, 3, 4), normal(3, 9, 4)], {}),
     "integer_linear": (
         [
