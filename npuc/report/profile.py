@@ -89,8 +89,9 @@ def _entry(run: Run, bound: Mapping[str, Any] | None, reading: str) -> dict[str,
     """One entry.
 
     makespan_us, and that of the other reading; bound_us, bound_ratio, bound_parts_us: None where the blob has no bound
-    for this step and target; resources_us: busy time of each queue, whose largest is a second, analytical estimate;
-    queues: busy and idle by cause; path_us: of the critical path by queue; nodes: of it by graph node.
+    for this step and target; resources_us: what each queue has to do, of which the largest is a second, analytical
+    estimate; queues: busy_us, stalls_us by reason and idle_us sum to the makespan; path_us: of the critical path by
+    queue; nodes: of it by graph node.
     """
     timing, n_past = run.chosen, run.chosen.step[Step.N_PAST]
     parts = bound["parts_us"][reading] if bound is not None and bound["n_past"] == n_past else None
@@ -107,7 +108,7 @@ def _entry(run: Run, bound: Mapping[str, Any] | None, reading: str) -> dict[str,
         "bound_us": limit,
         "bound_ratio": makespan / limit if limit else None,
         "bound_parts_us": parts,
-        "resources_us": {queue.name: queue.busy * _US for queue in timing.queues},
+        "resources_us": {queue.name: queue.held * _US for queue in timing.queues},
         "ddr_bytes": timing.ddr_read + timing.ddr_written,
         "ddr_read": timing.ddr_read,
         "ddr_written": timing.ddr_written,
@@ -115,8 +116,7 @@ def _entry(run: Run, bound: Mapping[str, Any] | None, reading: str) -> dict[str,
         "queues": [
             {
                 "name": queue.name, "tasks": queue.tasks, "busy_us": queue.busy * _US, "work_us": queue.work * _US,
-                "launch_us": queue.launch * _US, "latency_us": queue.latency * _US, "shared_us": queue.shared * _US,
-                "idle_us": queue.idle * _US,
+                "launch_us": queue.launch * _US, "idle_us": queue.idle * _US,
                 "stalls_us": {name: time * _US for name, time in queue.stalls.items()},
             }
             for queue in timing.queues

@@ -49,11 +49,11 @@ def _entry(entry: Mapping[str, Any]) -> Iterator[str]:
         f"CMX peak {cmx['peak_bytes'] / 1024:.0f} KiB, mean {cmx['mean_bytes'] / 1024:.0f} KiB"
     )
     yield from _table(
-        [("queue", "tasks", "busy", "work", "launch", "latency", "shared", "stalls")]
+        [("queue", "tasks", "busy", "work", "launch", "idle", "stalls")]
         + [
             (
                 queue["name"], str(queue["tasks"]), f"{100 * queue['busy_us'] / makespan if makespan else 0:.1f} %",
-                *(f"{queue[key]:.0f}" for key in ("work_us", "launch_us", "latency_us", "shared_us")), _stalls(queue),
+                *(f"{queue[key]:.0f}" for key in ("work_us", "launch_us", "idle_us")), _stalls(queue),
             )
             for queue in entry["queues"]
         ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from npurt.timing import Stall, Timing
+from npurt.timing.result import STALL_NAMES
 
 NO_NODE = "(no node)"
 _MICROSECOND = 10**6  # picoseconds
@@ -39,7 +40,7 @@ def trace_events(timing: Timing) -> Iterator[dict[str, Any]]:
             yield _event(number, timing.nodes[task] or NO_NODE, queue, start, release, args)
             at = release
         if at < timing.makespan:
-            yield _event(number, "done", "stall", at, timing.makespan, {})
+            yield _event(number, "idle", "idle", at, timing.makespan, {})
 
 
 def _entry(pid: int, timing: Timing, levels: Sequence[tuple[int, int]]) -> Iterator[dict[str, Any]]:
@@ -63,4 +64,4 @@ def _stall(timing: Timing, task: int) -> str:
     reason = Stall(int(timing.times.reason[task]))
     if reason is Stall.WAIT:
         return f"wait {timing.job.queues[int(timing.job.queue[timing.times.cause[task]])]}"
-    return reason.name.lower()
+    return STALL_NAMES[reason]

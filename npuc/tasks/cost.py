@@ -1,98 +1,123 @@
 """The time of a scheduled program on any machine, before it is a blob and without data.
 
-A numbered unit (vector.1, ub.1) has the costs of its kind. Tasks with a device predicate act as the caller says.
+A numbered unit (vector.1, ub.1) has the costs of its kind, and the scalar unit of its number issues its tasks where
+the machine has one. Tasks with a device predicate act as the caller says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from npuc.tasks.graph import CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, ScatterOp, Task
+from npuc.tasks.graph import CallOp, FillOp, MmaOp, Region, Task
+from npuc.tasks.moves import kind_of, moves_of
 from npuc.tasks.program import EntryProgram
 from npurt.exec.barriers import Sync
 from npurt.shave.program import parse
-from npurt.target.model import Engine, Route, Target
-from npurt.timing import PS, Costs, Job
+from npurt.target.model import Engine, Memory, Target
+from npurt.timing import PS, Costs, Issue, Job, Shared
 from npurt.timing.banks import store_cycles
-from npurt.timing.compute import Products, product_seconds, program_seconds
-from npurt.timing.transfers import Moves, transfer_costs
+from npurt.timing.compute import Products, ProgramTime, product_seconds, program_time
+from npurt.timing.transfers import transfer_costs
+
+Taken = bool | Callable[[Task], bool]
+"""Whether the device predicates hold: all alike, or asked for each task that has one."""
+
+
+@dataclass(frozen=True)
+class _Seconds:
+    """Of each task, [tasks] float64: work, the part of it that bank conflicts cost, latency, and the full rate in
+    bytes per second."""
+
+    work: np.ndarray
+    conflicts: np.ndarray
+    latency: np.ndarray
+    demand: np.ndarray
 
 
 def program_job(
-    program: EntryProgram, target: Target, step: Mapping[str, int] | None = None, *, taken: bool = True
+    program: EntryProgram, target: Target, step: Mapping[str, int] | None = None, *, taken: Taken = True
 ) -> Job:
     """A job for `npurt.timing.simulate`.
 
-    step: n_past and n_new, by default a full cache and all rows. taken: whether the device predicates hold. Errors:
-    KeyError for an engine or a route that the target has not.
+    step: n_past and n_new, by default a full cache and all rows. Errors: KeyError for an engine or a route that the
+    target has not.
     """
     values = {"n_past": program.capacity, "n_new": program.rows} if step is None else step
     queues = list(dict.fromkeys(program.queues))
-    number = {name: at for at, name in enumerate(queues)}
-    engines = [target.engines[_kind(task.engine, target.engines)] for task in program.tasks]
-    count = len(program.tasks)
+    engines = [target.engines[kind_of(task.engine, target.engines)] for task in program.tasks]
     active = np.array([_acts(task, values, taken) for task in program.tasks], np.bool_)
-    work, latency, demand = np.zeros(count), np.zeros(count), np.zeros(count)
-    pool, pools = np.full(count, -1), list(target.pools)
-
-    products = [at for at, task in enumerate(program.tasks) if isinstance(task.op, MmaOp)]
-    for engine in target.engines.values():
-        mine = [at for at in products if engines[at] is engine]
-        if mine:
-            work[mine] = product_seconds(_products([program.tasks[at] for at in mine]), engine, target.matrix)
-    code: dict[tuple[bytes, str], float] = {}
-    moves = []
-    for at, (task, engine) in enumerate(zip(program.tasks, engines, strict=True)):
-        if isinstance(task.op, CallOp):
-            key = task.op.code, engine.name
-            if key not in code:
-                code[key] = program_seconds(parse(task.op.code), engine, target.memories[engine.writes[0]])
-            work[at] = code[key]
-        elif engine.kind == "vector":
-            work[at] = _rearranged(task, engine, target)
-        elif not isinstance(task.op, MmaOp):
-            moves.append(at)
-    transfers = transfer_costs(_moves([program.tasks[at] for at in moves], values, target), target)
-    work[moves], latency[moves] = transfers.seconds, transfers.latency
-    for at, route in zip(moves, (transfers.routes[r] for r in transfers.route.tolist()), strict=True):
-        if route.pool and active[at]:
-            pool[at], demand[at] = pools.index(route.pool), route.rate
-    setup = target.sync.issue + np.array([engine.launch for engine in engines]) * active
+    shared, pools = _pools(program, target, engines, active)
+    found = _seconds(program, target, engines, values)
+    issue = _issue(program, target, queues)
+    launch = np.array([engine.launch for engine in engines]) * active
+    setup = launch if issue is not None else launch + target.sync.issue
+    number = {name: at for at, name in enumerate(queues)}
     by_queue = dict(zip(program.queues, engines, strict=True))
     return Job(
         tuple(queues), np.array([number[queue] for queue in program.queues], np.int64),
-        Costs(_ps(setup), _ps(latency * active), _ps(work * active), pool, np.rint(demand).astype(np.int64)),
+        Costs(_ps(setup), _ps(found.latency * active), _ps(found.work * active), _ps(found.conflicts * active), pools,
+              np.rint(found.demand).astype(np.int64)),
         [Sync(sync.wait, sync.post, sync.start_after) for sync in program.sync],
         [(barrier.id, barrier.producers, barrier.consumers) for barrier in program.barriers],
-        tuple(round(target.pools[name].rate) for name in pools),
-        tuple(by_queue[queue].outstanding for queue in queues), int(_ps(target.sync.latency)),
+        shared, tuple(by_queue[queue].outstanding for queue in queues), int(_ps(target.sync.latency)), issue,
     )  # fmt: skip
 
 
-def _kind(name: str, known: Mapping[str, object]) -> str:
-    """The name without the number of its unit."""
-    stem, _, unit = name.rpartition(".")
-    return stem if name not in known and unit.isdigit() else name
-
-
-def _acts(task: Task, step: Mapping[str, int], taken: bool) -> bool:
-    if task.flag is not None and task.flag.taken != taken:
+def _acts(task: Task, step: Mapping[str, int], taken: Taken) -> bool:
+    if task.flag is not None and task.flag.taken != (taken if isinstance(taken, bool) else taken(task)):
         return False
     return task.when is None or step[task.when.field] > task.when.above
 
 
-def _rearranged(task: Task, engine: Engine, target: Target) -> float:
+def _seconds(program: EntryProgram, target: Target, engines: Sequence[Engine], step: Mapping[str, int]) -> _Seconds:
+    tasks, count = program.tasks, len(program.tasks)
+    work, conflicts, latency, demand = (np.zeros(count) for _ in range(4))
+    products = [at for at, task in enumerate(tasks) if isinstance(task.op, MmaOp)]
+    for engine in target.engines.values():
+        mine = [at for at in products if engines[at] is engine]
+        if mine:
+            work[mine] = product_seconds(_products([tasks[at] for at in mine]), engine, target.matrix)
+    code: dict[tuple[bytes, str], ProgramTime] = {}
+    moves = []
+    for at, (task, engine) in enumerate(zip(tasks, engines, strict=True)):
+        if isinstance(task.op, CallOp) and engine.kind == "vector":
+            key = task.op.code, engine.name
+            if key not in code:
+                code[key] = program_time(parse(task.op.code), engine, target.memories[engine.writes[0]])
+            work[at], conflicts[at] = code[key].seconds, code[key].conflicts
+        elif engine.kind == "vector":
+            time = _rearranged(task, engine, target)
+            work[at], conflicts[at] = time.seconds, time.conflicts
+        elif not isinstance(task.op, MmaOp | CallOp):
+            moves.append(at)
+    transfers = transfer_costs(moves_of([tasks[at] for at in moves], step, target), target)
+    rates = np.array([route.rate for route in transfers.routes] or [0.0])
+    times = [_rounds(tasks[at], engines[at]) for at in moves]
+    work[moves], latency[moves] = transfers.seconds * times, transfers.latency
+    demand[moves] = rates[transfers.route]
+    return _Seconds(work, conflicts, latency, demand)
+
+
+def _rounds(task: Task, engine: Engine) -> int:
+    """How often the engine goes for the destinations of one transfer."""
+    return -(-len(task.writes) // engine.destinations)
+
+
+def _rearranged(task: Task, engine: Engine, target: Target) -> ProgramTime:
     """A copy or fill by the vector unit: a load and a store of every vector, stores in as many cycles as banks ask."""
     sink = task.writes[0]
     vectors = -(-sink.nbytes // engine.bytes_per_cycle)
+    second = vectors / engine.units / engine.clock
     if isinstance(task.op, FillOp):
-        return engine.cycles["store"] * vectors / engine.units / engine.clock
-    source, memory = task.reads[0], target.memories[_kind(sink.buffer.memory, target.memories)]
+        return ProgramTime(engine.cycles["store"] * second, 0.0)
+    source, memory = task.reads[0], target.memories[kind_of(sink.buffer.memory, target.memories)]
     times = store_cycles(sink.shape, source.stride, sink.stride, sink.dtype.nbytes, memory, engine.bytes_per_cycle)
-    cycles = engine.cycles["load"] + max(engine.cycles["store"], times)
-    return cycles * vectors / engine.units / engine.clock
+    lost = max(0.0, times - engine.cycles["store"])
+    cycles = engine.cycles["load"] + engine.cycles["store"] + lost
+    return ProgramTime(cycles * second, lost * second)
 
 
 def _products(tasks: Sequence[Task]) -> Products:
@@ -106,49 +131,64 @@ def _products(tasks: Sequence[Task]) -> Products:
     return Products(*np.array(rows, np.int64).T)
 
 
-def _moves(tasks: Sequence[Task], step: Mapping[str, int], target: Target) -> Moves:
-    """The first pair of each: an engine that feeds several destinations does so at once."""
-    rank = max((region.rank for task in tasks for region in (*task.reads, *task.writes)), default=1)
-    routes: dict[Route, int] = {}
-    views: list[tuple[tuple[int, ...], ...]] = []  # size, valid, strides of the source, of the sink
-    rows: list[tuple[int, ...]] = []  # bytes of an element at either end, has_source, clears, gathered, route
-    for task in tasks:
-        sink = task.writes[0]
-        source = sink if isinstance(task.op, FillOp) else task.reads[0]
-        op = task.op
-        moved = source if isinstance(op, ScatterOp) else sink
-        size, valid = list(moved.shape), list(moved.shape)
-        if isinstance(task.op, CopyOp) and task.op.valid is not None:
-            extent = step[task.op.valid.field] + task.op.valid.add
-            valid[task.op.row_dim] = min(max(extent, 0), size[task.op.row_dim])
-        strides = [source.stride, sink.stride]
-        if isinstance(op, (GatherOp, ScatterOp)):  # of rows chosen one by one no two touch
-            side = int(isinstance(op, ScatterOp))
-            strides[side] = (*strides[side][: op.row_dim], -1, *strides[side][op.row_dim + 1 :])
-        views.append((_padded(size, rank, 1), _padded(valid, rank, 1), *(_padded(each, rank, 0) for each in strides)))
-        gathered = moved.shape[op.row_dim] if isinstance(op, (GatherOp, ScatterOp)) else 0
-        route = routes.setdefault(_route(task, source, sink, target), len(routes))
-        has_source, clears = not isinstance(task.op, FillOp), sink.buffer.memory != "ddr"
-        rows.append((source.dtype.nbytes, sink.dtype.nbytes, has_source, clears, gathered, route))
-    size_, valid_, source_stride, sink_stride = np.array(views, np.int64).reshape(-1, 4, rank).swapaxes(0, 1)
-    source_item, sink_item, with_source, clearing, gathers, numbers = np.array(rows, np.int64).reshape(-1, 6).T
-    return Moves(
-        size_, valid_, source_stride, sink_stride, source_item, sink_item, with_source.astype(np.bool_),
-        clearing.astype(np.bool_), gathers, numbers, tuple(routes),
-    )  # fmt: skip
+def _issue(program: EntryProgram, target: Target, queues: Sequence[str]) -> Issue | None:
+    """The scalar unit of its number issues a task, where the machine has scalar units."""
+    scalars = [engine for engine in target.engines.values() if engine.kind == "scalar"]
+    if not scalars:
+        return None
+    units: dict[str, int] = {}
+    unit = [
+        units.setdefault(task.engine[len(kind_of(task.engine, target.engines)) :], len(units)) for task in program.tasks
+    ]
+    own = [f"{scalars[0].queue}{number}" for number in units]
+    return Issue(
+        np.array(unit, np.int64),
+        tuple(queues.index(queue) if queue in queues else -1 for queue in own),
+        int(_ps(target.sync.issue)),
+    )
 
 
-def _route(task: Task, source: Region, sink: Region, target: Target) -> Route:
-    """A fill is priced by its engine's first way to the memory."""
-    to = _kind(sink.buffer.memory, target.memories)
-    if isinstance(task.op, FillOp):
-        engine = target.engines[_kind(task.engine, target.engines)]
-        return target.routes[engine.reads[0], to]
-    return target.routes[_kind(source.buffer.memory, target.memories), to]
+def _pools(
+    program: EntryProgram, target: Target, engines: Sequence[Engine], active: np.ndarray
+) -> tuple[tuple[Shared, ...], np.ndarray]:
+    """The ways and the banks that transfers share, and for each task [tasks, k] the numbers of those that it uses.
+
+    A transfer uses a bank for as long as it lasts, and several where it spans them.
+    """
+    shared = [Shared(round(pool.rate)) for pool in target.pools.values()]
+    names = {name: at for at, name in enumerate(target.pools)}
+    banks: dict[tuple[str, int], int] = {}
+    rows: list[list[int]] = []
+    for task, engine, acts in zip(program.tasks, engines, active.tolist(), strict=True):
+        row: list[int] = []
+        if acts and engine.kind == "dma":
+            sink = task.writes[0]
+            ends = [] if isinstance(task.op, FillOp) else [task.reads[0]]
+            if ends:
+                way = target.routes[tuple(kind_of(r.buffer.memory, target.memories) for r in (ends[0], sink))]  # type: ignore[index]
+                row += [names[way.pool]] if way.pool else []
+            for region in (*ends, sink):
+                memory = target.memories[kind_of(region.buffer.memory, target.memories)]
+                for bank in _banks(region, memory, program):
+                    key = region.buffer.memory, bank
+                    if key not in banks:
+                        banks[key] = len(shared)
+                        shared.append(Shared(round(memory.bank_rate), bank=True))
+                    row.append(banks[key])
+        rows.append(row)
+    width = max(map(len, rows), default=0) or 1
+    table = np.array([row + [-1] * (width - len(row)) for row in rows], np.int64).reshape(len(rows), width)
+    return tuple(shared), table
 
 
-def _padded(values: Sequence[int], rank: int, neutral: int) -> tuple[int, ...]:
-    return (neutral,) * (rank - len(values)) + tuple(values)
+def _banks(region: Region, memory: Memory, program: EntryProgram) -> range:
+    """The banks, equal parts of the memory, that the region touches."""
+    if memory.bank_groups > 1 or memory.banks == 1 or not memory.bank_rate:
+        return range(0)
+    base = program.offsets.get(region.buffer, 0)
+    low, high = region.span
+    size = memory.bytes // memory.banks
+    return range((base + low) // size, (base + high - 1) // size + 1)
 
 
 def _ps(seconds: np.ndarray | float) -> np.ndarray:

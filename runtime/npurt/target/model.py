@@ -16,7 +16,9 @@ class Memory:
     """One memory. bytes: what a program may use, of one instance; align: of the first byte of a buffer.
 
     per: "device", or the unit that owns an instance ("tile", "core", "vector core"). on_chip: placed by the scheduler.
-    banks: that answer at once; bank_groups: sets of them with ports of their own; bank_row: bytes of one row.
+    banks: that answer at once; bank_groups: sets of them with ports of their own, between which rows of `bank_row`
+    bytes alternate; without groups, banks are equal parts one after the other. bank_rate: bytes per second of one such
+    part, for all that use it (0: no limit).
     """
 
     name: str
@@ -27,6 +29,7 @@ class Memory:
     banks: int = 1
     bank_groups: int = 1
     bank_row: int = 0
+    bank_rate: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -38,10 +41,12 @@ class Engine:
     cost per task. Matrix engines: macs_per_cycle by operand type; operand_rate, bytes per second of all operands
     together (0: no limit); codes, types that the second operand may hold whatever the first one does (integers of up
     to 8 bits and 4-bit floats), widened on the way in. Vector engines: bytes_per_cycle of one instruction and unit,
-    and the cycles of an instruction by class (`OP_CLASSES`) for so many bytes. DMA engines: max_bytes of one descriptor
-    (0: no limit); outstanding: transfers in flight; gather_rows: rows of a gather in one request (0: one request takes
-    them all); fill_rate: bytes per second written without a source (0: at the rate of the route). code: bytes of
-    instructions that stay on chip (0: no limit); function_code: the same of one vector function.
+    and the cycles of an instruction by class (`OP_CLASSES`) for so many bytes; instruction_latency: seconds until the
+    next instruction, which needs its result, can begin. DMA engines: destinations that one transfer feeds at once;
+    max_bytes of one descriptor (0: no limit); outstanding: transfers in flight; gather_rows: rows of a gather in one
+    request (0: one request takes them all); fill_rate: bytes per second written without a source (0: at the rate of
+    the route). code: bytes of instructions that stay on chip (0: no limit); function_code: the same of one vector
+    function.
     """
 
     name: str
@@ -58,6 +63,8 @@ class Engine:
     codes: tuple[str, ...]
     bytes_per_cycle: int
     cycles: Mapping[str, float]
+    instruction_latency: float
+    destinations: int
     max_bytes: int
     outstanding: int
     gather_rows: int

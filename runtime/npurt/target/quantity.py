@@ -11,6 +11,7 @@ SIZE = {"B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3}
 TIME = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "cycles": 0.0}
 FREQUENCY = {"MHz": 1e6, "GHz": 1e9}
 RATE = {"GB/s": 1e9, "TB/s": 1e12, "B/cycle": 0.0}
+ABSOLUTE_RATE = {unit: factor for unit, factor in RATE.items() if factor}  # of what has no clock
 CLOCKED = ("cycles", "B/cycle")
 
 

@@ -41,7 +41,7 @@ def parse_target(path: str, text: str) -> Target:
     single = {name: source.table(name, document.get(name), schema) for name, schema in SINGLE.items()}
     memories = {
         name: Memory(name, int(row["size"].value), int(row["align"].value), row["per"], row["on_chip"], row["banks"],
-                     row["bank_groups"], int(row["bank_row"].value))
+                     row["bank_groups"], int(row["bank_row"].value), row["bank_rate"].value)
         for name, row in rows["memories"].items()
     }  # fmt: skip
     engines = {name: _engine(source, name, row, memories) for name, row in rows["engines"].items()}
@@ -92,13 +92,14 @@ def _engine(source: Source, name: str, row: dict[str, Any], memories: Mapping[st
     return Engine(
         name, row["queue"], row["kind"], row["count"], row["gang"], clock, row["reads"], row["writes"],
         row["launch"].at(clock), row["macs_per_cycle"], row["operand_rate"].at(clock), row["codes"],
-        row["bytes_per_cycle"], row["cycles"], int(row["max_transfer"].value), row["outstanding"], row["gather_rows"],
+        row["bytes_per_cycle"], row["cycles"], row["instruction_latency"].at(clock), row["destinations"],
+        int(row["max_transfer"].value), row["outstanding"], row["gather_rows"],
         row["fill_rate"].at(clock), int(row["code"].value), int(row["function_code"].value),
     )  # fmt: skip
 
 
 def _pool(name: str, row: dict[str, Any], tiles: int) -> Pool:
-    rate = row["rate"].at(0.0)
+    rate = row["rate"].value
     return Pool(name, rate, row["per"], rate / tiles if row["per"] == "device" else rate)
 
 

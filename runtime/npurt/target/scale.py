@@ -10,7 +10,10 @@ from npurt.errors import TargetError
 from npurt.target.model import Target
 
 T = TypeVar("T")
-_FIELDS = ("rate", "latency", "issue", "launch", "clock", "operand_rate", "fill_rate", "bytes_per_cycle")
+_FIELDS = (
+    "rate", "latency", "issue", "launch", "clock", "operand_rate", "fill_rate", "bytes_per_cycle", "bank_rate",
+    "instruction_latency",
+)  # fmt: skip
 _TABLES = ("macs_per_cycle", "cycles")
 
 

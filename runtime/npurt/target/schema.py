@@ -13,7 +13,7 @@ from typing import Any
 
 from npurt.abi.dtypes import DType
 from npurt.target.model import OP_CLASSES
-from npurt.target.quantity import FREQUENCY, RATE, SIZE, TIME, Quantity, parse_quantity
+from npurt.target.quantity import ABSOLUTE_RATE, FREQUENCY, RATE, SIZE, TIME, Quantity, parse_quantity
 
 REQUIRED = object()
 
@@ -119,6 +119,7 @@ MEMORY: Schema = {
     "banks": number(_count, 1),
     "bank_groups": number(_count, 1),
     "bank_row": _SIZE(_NO_SIZE),
+    "bank_rate": _quantity(ABSOLUTE_RATE, _NO_RATE, positive=True),
 }
 ENGINE: Schema = {
     "queue": Field(_text),
@@ -134,6 +135,8 @@ ENGINE: Schema = {
     "codes": Field(_types, ()),
     "bytes_per_cycle": number(_count, 0),
     "cycles": Field(_amount, {}, number=True, keys=OP_CLASSES),
+    "instruction_latency": _quantity(TIME, _NO_TIME),
+    "destinations": number(_count, 1),
     "max_transfer": _SIZE(_NO_SIZE),
     "outstanding": number(_count, 1),
     "gather_rows": number(_count, 0),
@@ -149,7 +152,7 @@ ROUTE: Schema = {
     "pool": Field(_text, ""),
     "layouts": Field(_changes, ()),
 }
-POOL: Schema = {"rate": _RATE(), "per": Field(_one_of("device", "tile", "core"))}
+POOL: Schema = {"rate": _quantity(ABSOLUTE_RATE, positive=True), "per": Field(_one_of("device", "tile", "core"))}
 OPERANDS: Schema = {
     "engine": Field(_text),
     "homes": Field(_homes),

@@ -1,7 +1,7 @@
 """The machine model's cycles: timing-only runs of a blob's entries, without data and without weights."""
 
 from npurt.timing.entry import EntryTimer, time_entry
-from npurt.timing.job import PS, Costs, Job, Stall, Times
+from npurt.timing.job import PS, Costs, Issue, Job, Shared, Stall, Times
 from npurt.timing.machine import simulate
 from npurt.timing.path import critical_path, shares
 from npurt.timing.result import QueueTime, Timing, Traffic
@@ -10,8 +10,10 @@ __all__ = [
     "PS",
     "Costs",
     "EntryTimer",
+    "Issue",
     "Job",
     "QueueTime",
+    "Shared",
     "Stall",
     "Times",
     "Timing",

@@ -100,26 +100,37 @@ def _check_codes(products: Products, engine: Engine) -> None:
             )
 
 
-def program_seconds(program: Program, engine: Engine, memory: Memory) -> float:
-    """One run of a vector program on the units of the engine, without its launch. memory: of its operands.
+@dataclass(frozen=True)
+class ProgramTime:
+    """Seconds of one run of a vector program without its launch; conflicts: the part that bank conflicts cost."""
+
+    seconds: float
+    conflicts: float
+
+
+def program_time(program: Program, engine: Engine, memory: Memory) -> ProgramTime:
+    """One run of a vector program on the units of the engine. memory: of its operands.
 
     Each instruction takes its class's cycles for every `bytes_per_cycle` of its result (of its operand, where it
-    reduces; once for each element that TOPK finds). Arithmetic goes in lanes as wide as the widest float that the
-    program loads or stores: f16 programs compute in f16 lanes (assumed: the published slopes are those of f16
-    programs). Where the memory has bank groups, a store puts the pieces of its vectors where they belong, so a
-    transposition before it is free, and conflicts count.
+    reduces; once for each element that TOPK finds), and the engine's instruction latency until its result is there.
+    Arithmetic goes in lanes as wide as the widest float that the program loads or stores: f16 programs compute in f16
+    lanes (assumed: the published slopes are those of f16 programs). Where the memory has bank groups, a store puts the
+    pieces of its vectors where they belong, so a transposition before it is free, and conflicts count.
     """
     width = max((arg.dtype.nbytes for arg in program.args if arg.dtype.is_float), default=DType.I32.nbytes)
     scattered = _scattered(program) if memory.bank_groups > 1 else {}
-    cycles = 0.0
+    cycles = lost = latencies = 0.0
     for place, instruction in enumerate(program.instructions):
-        if place in scattered.values():
+        alone = _instruction_cycles(program, instruction, width, engine)
+        if place in scattered.values() or not alone:
             continue
-        times = 1
         if place in scattered:
-            times = _conflicts(program, instruction, program.instructions[scattered[place]], memory, engine)
-        cycles += times * _instruction_cycles(program, instruction, width, engine)
-    return program.trip * cycles / engine.units / engine.clock
+            turn = program.instructions[scattered[place]]
+            lost += (_conflicts(program, instruction, turn, memory, engine) - 1) * alone
+        cycles += alone
+        latencies += engine.instruction_latency
+    per_cycle = program.trip / engine.units / engine.clock
+    return ProgramTime((cycles + lost) * per_cycle + program.trip * latencies, lost * per_cycle)
 
 
 def _instruction_cycles(program: Program, instruction: Instruction, width: int, engine: Engine) -> float:

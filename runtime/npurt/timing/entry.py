@@ -13,8 +13,8 @@ from npurt.errors import TargetError
 from npurt.exec.order import read_sync
 from npurt.image import Entry, Image
 from npurt.target.model import Engine, Target
-from npurt.timing.compute import product_seconds, program_seconds, record_products
-from npurt.timing.job import PS, Costs, Job
+from npurt.timing.compute import product_seconds, program_time, record_products
+from npurt.timing.job import PS, Costs, Job, Shared
 from npurt.timing.machine import simulate
 from npurt.timing.result import QueueInfo, Timing, Traffic
 from npurt.timing.transfers import Transfers, record_moves, transfer_costs
@@ -49,9 +49,12 @@ class EntryTimer:
         cut = [patch for patch in patches if patch.field == "valid"]
         self._cut = np.array([(p.row - entry.dma.start, p.symbol, p.addend) for p in cut], np.int64).reshape(-1, 3)
         vector, memory = self._engines[Queue.SHAVE], target.memories["cmx"]
-        seconds = np.array([program_seconds(program, vector, memory) for program in image.tables.programs])
+        programs = [program_time(program, vector, memory) for program in image.tables.programs]
+        seconds, lost = (np.array([getattr(time, name) for time in programs] or [0.0])[shave["kernel"]]
+                         for name in ("seconds", "conflicts"))  # fmt: skip
         products = product_seconds(record_products(dpu), self._engines[Queue.DPU], target.matrix)
-        self._compute = np.concatenate([products, seconds[shave["kernel"]] if len(shave) else np.zeros(0)])
+        self._compute = np.concatenate([products, seconds])
+        self._lost = np.concatenate([np.zeros(len(dma) + len(dpu)), lost])
         self._nodes = _by_index(entry)
         self._types = tuple(np.unique(dpu["a_type"]).tolist())
 
@@ -106,7 +109,7 @@ class EntryTimer:
         """A task whose predicate is false costs its issue alone."""
         target, count = self._target, len(self._queue)
         moves = len(transfers.seconds)
-        work, latency, pool, demand = np.zeros(count), np.zeros(count), np.full(count, -1), np.zeros(count)
+        work, latency, pool, demand = np.zeros(count), np.zeros(count), np.full((count, 1), -1), np.zeros(count)
         work[:moves], work[moves:] = transfers.seconds, self._compute
         latency[:moves] = transfers.latency
         names = tuple(target.pools)
@@ -118,9 +121,9 @@ class EntryTimer:
         pool[~active] = -1
         return Job(
             tuple(QUEUE_NAMES.values()), self._queue,
-            Costs(_ps(target.sync.issue + launch), _ps(latency * active), _ps(work * active), pool,
-                  np.rint(demand).astype(np.int64)),
-            self._sync, self._barriers, tuple(round(pool.rate) for pool in target.pools.values()),
+            Costs(_ps(target.sync.issue + launch), _ps(latency * active), _ps(work * active),
+                  _ps(self._lost * active), pool, np.rint(demand).astype(np.int64)),
+            self._sync, self._barriers, tuple(Shared(round(pool.rate)) for pool in target.pools.values()),
             tuple(self._engines[queue].outstanding for queue in QUEUE_NAMES), int(_ps(target.sync.latency)),
         )  # fmt: skip
 

@@ -1,23 +1,25 @@
 """Queues and barriers with time: the device's rules (npurt.exec.barriers), each task for as long as it costs.
 
-A task begins when its queue is free, `start_after` barrier rows have been programmed, nothing that it waits for is
-left and the engine can have another transfer in flight. Two readings of a transfer's latency are possible: held, the
-queue's port stands still for it; or overlapped, the port goes on to the next transfer. Where no pool is contended, no
-task ends later when any cost falls: every start is a maximum of ends.
+A task begins when its queue is free, it has been issued, `start_after` barrier rows have been programmed, nothing that
+it waits for is left and the engine can have another transfer in flight. Two readings of a transfer's latency are
+possible: held, the queue's port stands still for it; or overlapped, the port goes on to the next transfer. Where no
+pool is contended, no task ends later when any cost falls: every start is a maximum of ends.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 
 import numpy as np
 
 from npurt.errors import DeadlockError
-from npurt.exec.barriers import BARRIER_IDS
+from npurt.timing.issue import Issuers
 from npurt.timing.job import Job, Stall, Times
-from npurt.timing.pools import Pool, contended
+from npurt.timing.pools import Flows, contended
 
-_TRANSFERRED, _RELEASE, _END, _POST = 1, 2, 4, 8  # what an event means; several at one time are one event
+# what an event means; several at one time are one event
+_TRANSFERRED, _RELEASE, _END, _POST, _ISSUED = 1, 2, 4, 8, 16
 
 
 def simulate(job: Job, *, held: bool) -> Times:
@@ -41,17 +43,21 @@ class _Machine:
         self._events: list[tuple[int, int, int, int]] = []  # time, meaning, task, version
         self._version = [0] * count
         limits = contended(job)
-        self._pools = {n: Pool(rate) for n, (rate, full) in enumerate(zip(job.pools, limits, strict=True)) if full}
-        self._pool = [self._pools.get(n) for n in job.costs.pool.tolist()]
-        self._producers, self._consumers = [0] * BARRIER_IDS, [0] * BARRIER_IDS
-        self._closed = [(0, -1)] * BARRIER_IDS  # when the last producer posted, and which task it was
+        self._flows = Flows(job.pools)
+        self._pools = [tuple(n for n in row if n >= 0 and limits[n]) for row in job.costs.pools.tolist()]
+        ids = 1 + max((number for number, _, _ in job.barriers), default=-1)
+        self._producers, self._consumers = [0] * ids, [0] * ids
+        self._closed = [(0, -1)] * ids  # when the last producer posted, and which task it was
         self._programmed: list[tuple[int, int, bool]] = []  # when, by the start (or end) of which task
         self._landed = [(0, -1)] * len(self._order)  # the newest end of a transfer of each queue
-        self._times = {name: [0] * count for name in ("start", "release", "end", "stall", "reason", "cause")}
+        names = ("start", "release", "end", "stall", "reason", "bandwidth", "bank", "cause", "issued")
+        self._times = {name: [0] * count for name in names}
         self._at_start = [False] * count
+        self._issuers = Issuers(job)
 
     def run(self) -> Times:
         self._program(-1, False)
+        self._tell(self._issuers.begin())
         while True:
             self._start_all()
             if not self._events:
@@ -77,7 +83,7 @@ class _Machine:
 
     def _may_start(self, q: int, task: int) -> bool:
         sync = self._sync[task]
-        if sync.start_after > len(self._programmed):
+        if sync.start_after > len(self._programmed) or not self._issuers.ready(task, self._now):
             return False
         for number in sync.wait:
             if self._producers[number]:
@@ -91,12 +97,12 @@ class _Machine:
         self._next[q] += 1
         self._idle[q] = False
         self._flying[q] += 1
-        pool = self._pool[task]
-        if pool is None:
-            self._finish(task, now + self._setup[task] + self._work[task])
+        pools = self._pools[task]
+        if pools:
+            self._flows.join(now, task, self._work[task], pools, int(self._job.costs.demand[task]))
+            self._replan()
         else:
-            pool.join(now, task, self._work[task], int(self._job.costs.demand[task]))
-            self._replan(pool)
+            self._finish(task, now + self._setup[task] + self._work[task])
         wait = self._sync[task].wait
         for number in wait:
             self._consumers[number] -= 1
@@ -111,8 +117,12 @@ class _Machine:
         if stall:
             ready = max((self._closed[number] for number in sync.wait), default=(0, -1))
             programmed = self._programmed[sync.start_after - 1] if sync.start_after else (0, -1, False)
+            opened = self._issuers.opened(task, self._now)
             if ready[0] == self._now:
                 reason, cause = Stall.WAIT, ready[1]
+            elif opened is not None:
+                reason, (since, cause) = Stall.ISSUE, opened
+                self._times["issued"][task] = self._now - since
             elif programmed[0] == self._now:
                 reason, (_, cause, at_start) = Stall.BARRIER, programmed
             else:
@@ -131,23 +141,28 @@ class _Machine:
         for time, meaning in plan.items():
             heappush(self._events, (time, meaning, task, 0))
 
-    def _replan(self, pool: Pool) -> None:
-        for task, time in pool.finishes():
+    def _tell(self, issued: Iterable[tuple[int, int]]) -> None:
+        for task, time in issued:
+            heappush(self._events, (time, _ISSUED, task, 0))
+
+    def _replan(self) -> None:
+        for task, time in self._flows.finishes():
             self._version[task] += 1
             heappush(self._events, (time, _TRANSFERRED, task, self._version[task]))
 
     def _happen(self, meaning: int, task: int, version: int) -> None:
         q = self._queue[task]
         if meaning & _TRANSFERRED:
-            pool = self._pool[task]
-            if pool is not None and version == self._version[task]:
+            if version == self._version[task]:
                 self._version[task] = -1
-                pool.leave(self._now, task)
+                self._flows.leave(self._now, task)
+                self._times["bandwidth"][task], self._times["bank"][task] = self._flows.lost.pop(task)
                 self._finish(task, self._now + self._setup[task])
-                self._replan(pool)
+                self._replan()
             return
         if meaning & _RELEASE:
             self._idle[q], self._free_at[q] = True, self._now
+            self._tell(self._issuers.ended(task, self._now))
         if meaning & _END:
             self._flying[q] -= 1
             self._landed[q] = self._now, task

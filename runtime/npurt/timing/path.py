@@ -20,13 +20,14 @@ def critical_path(timing: Timing) -> list[tuple[int, int]]:
     """(task, picoseconds) backwards from the last end. The times sum to the makespan.
 
     A task's time is that from its start to the moment at which the path leaves it for the next one: its end, or the
-    release of its queue.
+    release of its queue. Where it waited for its issue, the time of the issues before it is its own.
     """
     times = timing.times
     if not len(times.end):
         return []
     task, until = int(times.end.argmax()), timing.makespan
-    start, cause, at_start = times.start.tolist(), times.cause.tolist(), times.at_start.tolist()
+    cause, at_start = times.cause.tolist(), times.at_start.tolist()
+    start = (times.start - times.issued).tolist()
     path = []
     while True:
         path.append((task, until - start[task]))

@@ -26,27 +26,29 @@ class QueueInfo:
 
 @dataclass(frozen=True)
 class QueueTime:
-    """The time of one queue, in picoseconds; busy + idle is the makespan.
+    """The time of one queue, in picoseconds: busy, stalled and idle time are the makespan.
 
-    busy is work (at the full rate), launch (and issue), latency (held by the port), and shared (more time because
-    others drew on the same bandwidth). stalls: idle time by reason: "wait <queue>", "barriers", "outstanding", "done".
+    busy is work (at the full rate) and launch (with the issue, where no scalar unit does that). stalls by reason:
+    "wait <queue>", "barriers" (no free id), "queue full" (as many transfers in flight as there can be), "issue" (by
+    the scalar unit), "latency" (held by the port), "bandwidth" and "bank" (others drew on the same way, or on the same
+    bank; a bank conflict inside the task counts, too). idle: no task is left.
     """
 
     name: str
     tasks: int
     work: int
     launch: int
-    latency: int
-    shared: int
     stalls: Mapping[str, int]
+    idle: int
 
     @property
     def busy(self) -> int:
-        return self.work + self.launch + self.latency + self.shared
+        return self.work + self.launch
 
     @property
-    def idle(self) -> int:
-        return sum(self.stalls.values())
+    def held(self) -> int:
+        """Time for which its own tasks keep the queue, however well they are ordered."""
+        return self.busy + self.stalls.get("latency", 0) + self.stalls.get("bank", 0)
 
 
 @dataclass(frozen=True)
@@ -100,24 +102,26 @@ class Timing:
     def _queue(self, number: int) -> QueueTime:
         job, times = self.job, self.times
         chosen = job.queue == number
-        busy = int((times.release - times.start)[chosen].sum())
-        work, launch = int(job.costs.work[chosen].sum()), int(job.costs.setup[chosen].sum())
-        latency = int(job.costs.latency[chosen].sum()) if self.held else 0
-        stalls: dict[str, int] = {}
-        for reason in (Stall.WAIT, Stall.BARRIER, Stall.OUTSTANDING):
-            picked = chosen & (times.reason == reason)
-            if reason is not Stall.WAIT:
-                stalls[STALL_NAMES[reason]] = int(times.stall[picked].sum())
-                continue
-            other = job.queue[times.cause[picked]]
-            for q, name in enumerate(job.queues):
-                stalls[f"wait {name}"] = int(times.stall[picked][other == q].sum())
-        last = int(times.release[chosen].max(initial=0))
-        stalls[STALL_NAMES[Stall.DONE]] = self.makespan - last
-        kept = {name: time for name, time in stalls.items() if time}
-        return QueueTime(
-            job.queues[number], int(chosen.sum()), work, launch, latency, busy - work - launch - latency, kept
-        )
+
+        def total(column: np.ndarray) -> int:
+            return int(column[chosen].sum())
+
+        conflicts = total(job.costs.conflicts)
+        stalls = {
+            "latency": total(job.costs.latency) if self.held else 0,
+            "bandwidth": total(times.bandwidth),
+            "bank": total(times.bank) + conflicts,
+        }
+        for reason, name in STALL_NAMES.items():
+            stalls[name] = int(times.stall[chosen & (times.reason == reason)].sum())
+        waiting = chosen & (times.reason == Stall.WAIT)
+        other = job.queue[times.cause[waiting]]
+        for q, name in enumerate(job.queues):
+            stalls[f"wait {name}"] = int(times.stall[waiting][other == q].sum())
+        kept = dict(sorted((name, time) for name, time in stalls.items() if time))
+        idle = self.makespan - int(times.release[chosen].max(initial=0))
+        work = total(job.costs.work) - conflicts
+        return QueueTime(job.queues[number], int(chosen.sum()), work, total(job.costs.setup), kept, idle)
 
 
-STALL_NAMES = {Stall.BARRIER: "barriers", Stall.OUTSTANDING: "outstanding", Stall.DONE: "done"}
+STALL_NAMES = {Stall.BARRIER: "barriers", Stall.OUTSTANDING: "queue full", Stall.ISSUE: "issue"}

@@ -98,7 +98,7 @@ MISTAKES = [
      "t.toml:LINE: tile: unknown key; known are name, description, tiles"),
     ('size = ["1439 KiB", ', 'sise = ["1439 KiB", ',
      "t.toml:LINE: [memories.cmx] sise: unknown key; known are size, align, per, on_chip, banks, bank_groups, "
-     "bank_row"),
+     "bank_row, bank_rate"),
     ('size = ["1439 KiB", ', '# ', "t.toml:19: [memories.cmx] the key 'size' is missing"),
     ('size = ["1439 KiB", ', 'size = ["1439 ns", ',
      "t.toml:LINE: [memories.cmx] size: '1439 ns' has the unit 'ns'; one of B, KiB, MiB, GiB is due"),

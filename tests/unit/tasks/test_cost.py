@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,16 +50,9 @@ def busy(program: EntryProgram, queue: str, taken: bool) -> int:
 
 
 def test_the_cubes_work_on_the_other_machine(sparse: EntryProgram):
-    """4 blocks of 64 keys: 1,024 cycles each for 64 heads and 512 channels, and start-up and issue of 8 steps each."""
-    cycle = 1 / 1650e6
-    want = 4 * (1024 + 8 * (6 + 6)) * cycle
-    # where nothing is rescaled, each product that starts from zero sleeps and costs its issue alone
-    job = program_job(sparse, ASCEND, taken=False)
-    asleep = sum(
-        not work for work, queue in zip(job.costs.work.tolist(), job.queue.tolist(), strict=True)
-        if queue == job.queues.index("m")
-    )  # fmt: skip
-    assert busy(sparse, "m", False) == pytest.approx((want + asleep * 6 * cycle) * 1e12, rel=1e-4)
+    """4 blocks of 64 keys: 1,024 cycles each for 64 heads and 512 channels, and the start-up of 8 steps each. The
+    scalar unit issues beside it, and a product whose flag says no costs nothing."""
+    assert busy(sparse, "m", False) == pytest.approx(4 * (1024 + 8 * 6) / 1650e6 * 1e12, rel=1e-4)
 
 
 def test_rescaling_costs_time(sparse: EntryProgram):
@@ -71,6 +65,23 @@ def test_latency_and_transfers_in_flight_count(sparse: EntryProgram):
     far = scaled(ASCEND, "routes.ddr->ub.latency", 2)
     assert simulate(program_job(sparse, far, taken=False), held=False).makespan > base
     assert simulate(program_job(sparse, ASCEND, taken=False), held=True).makespan > 2 * base
+
+
+def test_one_transfer_feeds_both_vector_units_or_goes_twice(sparse: EntryProgram):
+    fix = ASCEND.engines["fix"]
+    one = replace(ASCEND, engines={**ASCEND.engines, "fix": replace(fix, destinations=1)})
+    at = next(at for at, task in enumerate(sparse.tasks) if task.origin.stage == "p to ub")
+    both, twice = (int(program_job(sparse, machine, taken=False).costs.work[at]) for machine in (ASCEND, one))
+    assert both == pytest.approx(32 * 64 * 4 / 128 / 1650e6 * 1e12, abs=1)
+    assert twice == pytest.approx(2 * both, abs=1)
+
+
+def test_transfers_through_one_bank_share_it(sparse: EntryProgram):
+    """Queries and keys lie half in each bank of L1, so a bank is drawn on by both ways at once."""
+    job = program_job(sparse, ASCEND)
+    assert sum(shared.bank for shared in job.pools) == 2
+    fast = scaled(ASCEND, "memories.l1.bank_rate", 4)
+    assert simulate(program_job(sparse, fast), held=False).makespan <= simulate(job, held=False).makespan
 
 
 def test_an_engine_that_the_machine_has_not(sparse: EntryProgram):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from npurt.exec.barriers import Sync
-from npurt.timing import Costs, Job
+from npurt.timing import Costs, Job, Shared
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,14 @@ def job(
         return np.array([getattr(step, name) for step in steps], np.int64)
 
     costs = Costs(
-        column("setup"), column("latency"), column("work"), np.where(column("rate") > 0, 0, -1), column("rate")
+        column("setup"),
+        column("latency"),
+        column("work"),
+        np.zeros(len(steps), np.int64),
+        np.where(column("rate") > 0, 0, -1).reshape(-1, 1),
+        column("rate"),
     )
     return Job(
         tuple(f"q{number}" for number in range(queues)), column("queue"), costs, sync, barriers,
-        (pool,) if pool else (), (outstanding,) * queues, flag,
+        (Shared(pool),) if pool else (), (outstanding,) * queues, flag,
     )  # fmt: skip

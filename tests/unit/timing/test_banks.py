@@ -8,7 +8,7 @@ from npurt.shave import ProgramBuilder
 from npurt.shave.program import parse
 from npurt.target import load_target
 from npurt.timing.banks import store_cycles
-from npurt.timing.compute import program_seconds
+from npurt.timing.compute import program_time
 
 NPU, ASCEND = load_target(), load_target("ascend950")
 UB, CMX = ASCEND.memories["ub"], NPU.memories["cmx"]
@@ -38,14 +38,17 @@ def test_a_memory_without_groups_has_no_conflict():
 
 @pytest.mark.parametrize(("rows", "times"), [(32, 8), (33, 1)])
 def test_a_program_that_makes_fractals_pays_for_its_conflicts(rows: int, times: int):
-    """32 rows of 512 bf16: 128 vectors, each loaded in half a cycle and stored in one for each conflict."""
+    """32 rows of 512 bf16: 128 vectors, each loaded in half a cycle and stored in one for each conflict; and both
+    instructions' latency."""
     build = ProgramBuilder()
     x = build.arg(ArgMode.IN, DType.BF16, (32, 512))
     y = build.arg(ArgMode.OUT, DType.BF16, (32, 32, 16), columns(rows))
     value = build.transpose(build.reshape(build.load(x), (32, 32, 16)), (1, 0, 2))
     build.store(y, value)
-    seconds = program_seconds(parse(build.bytes()), ASCEND.engines["vector"], UB)
-    assert seconds == pytest.approx(128 * (0.5 + times) / 1650e6)
+    time = program_time(parse(build.bytes()), ASCEND.engines["vector"], UB)
+    seconds = time.seconds
+    assert time.conflicts == pytest.approx(128 * (times - 1) / 1650e6)
+    assert seconds == pytest.approx((128 * (0.5 + times) + 2 * 6.5) / 1650e6)
 
 
 def test_a_memory_without_groups_pays_for_the_transposition():
@@ -53,5 +56,5 @@ def test_a_memory_without_groups_pays_for_the_transposition():
     x = build.arg(ArgMode.IN, DType.F16, (32, 64))
     y = build.arg(ArgMode.OUT, DType.F16, (64, 32))
     build.store(y, build.transpose(build.load(x), (1, 0)))
-    seconds = program_seconds(parse(build.bytes()), NPU.engines["shave"], CMX)
+    seconds = program_time(parse(build.bytes()), NPU.engines["shave"], CMX).seconds
     assert seconds == pytest.approx(256 * (0.75 + 1 + 0.75) / 2 / 971e6)

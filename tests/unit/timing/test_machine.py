@@ -1,9 +1,12 @@
 """The timing machine on jobs whose times are known by hand."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from npurt.errors import DeadlockError
-from npurt.timing import Stall, Times, simulate
+from npurt.timing import Issue, Shared, Stall, Times, simulate
 from tests.unit.timing.jobs import Step, job
 
 
@@ -61,6 +64,30 @@ def test_transfers_that_want_more_than_the_pool_has_share_it():
     assert times.end.tolist() == [140, 80]
     alone = simulate(job(steps, pool=20), held=True)
     assert alone.end.tolist() == [100, 40]
+
+
+def test_the_time_that_others_cost_is_named_by_what_they_share():
+    """Two transfers over one way of 10, and inside one bank of 5: each takes 4 times as long, because of the bank."""
+    shared = job([Step(0, 100, rate=10), Step(1, 100, rate=10)], pool=10)
+    assert simulate(shared, held=True).bandwidth.tolist() == [100, 100]
+    costs = replace(shared.costs, pools=np.array([[0, 1], [0, 1]]))
+    both = replace(shared, costs=costs, pools=(Shared(10), Shared(5, bank=True)))
+    times = simulate(both, held=True)
+    assert (times.end.tolist(), times.bank.tolist(), times.bandwidth.tolist()) == ([400, 400], [300, 300], [0, 0])
+
+
+def test_a_scalar_unit_issues_in_order_and_stands_still_for_its_own_task():
+    # queue 2 is the unit's own: its task 2 waits for task 0, and task 3 is issued behind it
+    steps = [Step(0, 100), Step(1, 10), Step(2, 5, after=(0,)), Step(1, 10)]
+    plain = job(steps)
+    issued = replace(plain, issue=Issue(np.zeros(4, np.int64), (2,), 6))
+    times = simulate(issued, held=True)
+    assert starts(times) == [6, 12, 106, 117]
+    assert Stall(int(times.reason[3])) is Stall.ISSUE
+    assert (int(times.cause[3]), int(times.issued[3])) == (2, 6)
+    # without a queue of its own it runs ahead of the engines
+    free = replace(issued, issue=Issue(np.zeros(4, np.int64), (-1,), 6))
+    assert starts(simulate(free, held=True)) == [6, 12, 106, 24]
 
 
 def test_a_job_that_cannot_end_is_named():

@@ -40,7 +40,7 @@ def test_a_load_is_its_latency_and_its_bytes():
     timing = timed(loads((64, 512)))
     assert timing.makespan == picoseconds(LATENCY) + picoseconds(65536 / RATE)
     queue = timing.queues[Queue.DMA_IN]
-    assert (queue.latency, queue.work) == (picoseconds(LATENCY), picoseconds(65536 / RATE))
+    assert (queue.stalls, queue.work) == ({"latency": picoseconds(LATENCY)}, picoseconds(65536 / RATE))
     assert (timing.ddr_read, timing.ddr_written) == (65536, 0)
 
 
@@ -144,9 +144,11 @@ def test_waiting_and_working_fill_the_whole_run():
     timing = timed(blob)
     parts = [8192 / RATE, 64**3 / 1024 / DPU_CLOCK, 16384 / RATE]
     assert timing.makespan == 2 * picoseconds(LATENCY) + sum(map(picoseconds, parts))
-    assert [queue.busy + queue.idle for queue in timing.queues] == [timing.makespan] * 4
-    assert list(timing.queues[Queue.DPU].stalls) == ["wait dma.in", "done"]
-    assert list(timing.queues[Queue.DMA_OUT].stalls) == ["wait dpu"]
+    for queue in timing.queues:
+        assert queue.busy + sum(queue.stalls.values()) + queue.idle == timing.makespan
+    assert list(timing.queues[Queue.DPU].stalls) == ["wait dma.in"]
+    assert list(timing.queues[Queue.DMA_OUT].stalls) == ["latency", "wait dpu"]
+    assert timing.queues[Queue.SHAVE].idle == timing.makespan
     assert np.array_equal(timing.times.cause, [-1, 2, 0])
 
 
