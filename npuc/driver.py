@@ -25,8 +25,9 @@ from npuc.lower.consts import ConstPool
 from npuc.lower.entry import Lowered, lower
 from npuc.lower.errors import LoweringRefused
 from npuc.lower.library import Binding, Library, call_name
+from npuc.lower.new_rows import state_dtype
 from npuc.lower.storage import Storage
-from npuc.lower.walk import state_buffers, state_dtype
+from npuc.lower.walk import state_buffers
 from npuc.lower.ways import report_lines
 from npuc.progress import Report, silent
 from npuc.report.metadata import build_metadata, entry_ports

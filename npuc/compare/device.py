@@ -10,7 +10,7 @@ import numpy as np
 from npuc.compare.entries import HEAD, AnyDevice, StagedEntries
 from npuc.compare.groups import Group
 from npuc.compare.isolate import isolated
-from npuc.compare.original import rows_of
+from npuc.compare.original import past_of, rows_of, valid_rows
 from npuc.compare.tolerance import Difference, Tolerance, measure
 from npuc.graph.entry import EntryGraph, ModelGraphs
 
@@ -82,10 +82,16 @@ def compare_groups(run: EntryRun, groups: Sequence[Group], tolerance: Tolerance,
             continue
         whole = {each.value: run.found[each.value] for each in groups if _is_whole(run, each)}
         own = isolated(run.entry.model, group.value, {**run.given, **whole})
-        difference = measure(found, own if own.shape == found.shape else own[:, :, : run.n_new], tolerance)
+        difference = measure(found, own if own.shape == found.shape else _of_state(own, found, run.n_new), tolerance)
         if not difference.within:
             raise Found(GroupFinding(run.entry.label, run.n_past, run.n_new, group, difference))
         tally.drifted += 1
+
+
+def _of_state(own: np.ndarray, found: np.ndarray, n_new: int) -> np.ndarray:
+    """Of a run's new rows the valid ones, and of these as many of the last as a state has taken."""
+    valid = own[:, :, :n_new]
+    return valid[:, :, valid.shape[2] - found.shape[2] :]
 
 
 def _is_whole(run: EntryRun, group: Group) -> bool:
@@ -108,16 +114,14 @@ class ComparedEntries:
             self._device.set_state(id, held)
         entry, states = self._graphs.entry(label), self._graphs.states
         given = {"input_ids": ids, "n_past": np.array(n_past), "n_new": np.array(n_new)}
-        given |= {
-            s.input: rows_of(s, self._device.state(s.id), 0, entry.capacity) for s in states if s.input is not None
-        }
+        given |= {s.input: past_of(s, self._device.state(s.id), entry.capacity) for s in states if s.input is not None}
         hidden = self._staged.body(label, ids, n_past, n_new)
         found = self._device.run(label, {"input_ids": ids}, n_past=n_past, n_new=n_new)
         wanted = dict(self._staged.values)
         for state in states:
             if state.output is not None:
                 found[state.output] = rows_of(state, self._device.state(state.id), n_past, n_new)
-                wanted[state.output] = rows_of(state, wanted[state.output], 0, n_new)
+                wanted[state.output] = valid_rows(state, wanted[state.output], n_new)
         self._compare(EntryRun(entry, given, found, wanted, n_past, n_new))
         return hidden
 

@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 import npurt
 from npuc.compare.oracle import Oracle
-from npuc.compare.original import Recording, initial, rows_of
+from npuc.compare.original import Recording, initial, past_of, slots_of, valid_rows
 from npuc.graph.entry import LlmInfo, StateSpec
 
 PREFILL, HEAD = "prefill", "head"
@@ -98,14 +98,15 @@ class StagedEntries:
         before = {spec.input: spec for spec in self._specs.values()}
         for name in oracle.inputs:
             if name in before:
-                feeds[name] = rows_of(before[name], self.states[before[name].id], 0, self._capacities[label])
+                feeds[name] = past_of(before[name], self.states[before[name].id], self._capacities[label])
             elif name not in feeds:
                 feeds[name] = ids
         found = self.values = oracle.run(feeds)
         for id, spec in self._specs.items():
-            if spec.kind == "append" and spec.output is not None:
+            if spec.gains_rows and spec.output is not None:
                 rows = found[spec.output][:, :, -ids.shape[1] :]  # the new ones are last, or, after the cut, all of it
-                self.states[id][:, :, n_past : n_past + n_new] = rows[:, :, :n_new]
+                slots = slots_of(spec, n_past, n_new)
+                self.states[id][:, :, slots] = valid_rows(spec, rows, n_new)
             elif spec.output is not None:
                 self.states[id] = found[spec.output]
         return found["hidden"] if HEAD in self._oracles else found[self._logits]

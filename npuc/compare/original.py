@@ -155,10 +155,31 @@ def grown(state: StateSpec, before: np.ndarray, given: np.ndarray) -> np.ndarray
 
 
 def rows_of(state: StateSpec, value: np.ndarray, first: int, count: int) -> np.ndarray:
-    """Rows of a growing state's value; all of another's."""
-    if state.kind != "append" or state.row_axis is None:
+    """Rows of tokens in a growing state's value, of a ring those that it still has; all of another's value."""
+    if not state.gains_rows or state.row_axis is None:
         return value
-    return np.take(value, np.arange(first, first + count), axis=state.row_axis)
+    return np.take(value, slots_of(state, first, count), axis=state.row_axis)
+
+
+def past_of(state: StateSpec, value: np.ndarray, capacity: int) -> np.ndarray:
+    """What an entry of this capacity reads of a state's value."""
+    return value[:, :, :capacity] if state.gains_rows else value
+
+
+def valid_rows(state: StateSpec, rows: np.ndarray, n_new: int) -> np.ndarray:
+    """Of a run's new rows those that a growing state keeps: the valid ones, in a ring the last of them; else all."""
+    if not state.gains_rows:
+        return rows
+    valid = rows[:, :, :n_new]
+    return valid[:, :, valid.shape[2] - len(slots_of(state, 0, n_new)) :]
+
+
+def slots_of(state: StateSpec, first: int, count: int) -> np.ndarray:
+    """Slots of tokens in a growing state; a ring has those of the last tokens alone."""
+    tokens = np.arange(first, first + count)
+    assert state.row_axis is not None
+    ring = state.shape[state.row_axis]
+    return tokens if state.kind == "append" else tokens[-ring:] % ring
 
 
 def initial(state: StateSpec) -> np.ndarray:

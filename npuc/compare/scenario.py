@@ -56,6 +56,7 @@ class AnswerScenario:
         self._prompt, self._tokens = prompt, tokens
         self._capacities = {entry.label: entry.capacity for entry in graphs.entries}
         self._replaces = any(state.kind == "replace" for state in graphs.states)
+        self._once = self._replaces or any(state.kind == "ring" for state in graphs.states)
 
     @property
     def _fed(self) -> Sequence[int]:
@@ -91,13 +92,13 @@ class AnswerScenario:
         self._answer(compared, whole=self._llm.whole_runs)
 
     def _answer(self, entries: Entries, *, whole: bool) -> Recording:
-        """A step that replaces a state cannot be run twice, so that it runs in one capacity only."""
-        return answer(entries, self._llm, self._prompt, self._fed, whole=whole, others=not self._replaces)
+        """A step that replaces a state, or the oldest rows of a ring, cannot be run twice: it runs in one capacity."""
+        return answer(entries, self._llm, self._prompt, self._fed, whole=whole, others=not self._once)
 
     def _in_all_capacities(self, recording: Recording) -> Parts:
         """The parts of a recording; a first step means the same whatever the capacity."""
         labels = [f"generate.{capacity}" for capacity in self._llm.capacities if capacity > len(self._prompt)]
-        again = len(recording.steps) and not self._replaces
+        again = len(recording.steps) and not self._once
         others = dict.fromkeys(labels[1:], recording.steps[:1]) if again else {}
         return Recording(recording.prompt, recording.steps, others).parts()
 

@@ -73,12 +73,17 @@ def cut_to_new_rows(graph: ir.Graph, states: Sequence[StateInfo], classes: Seque
 
 
 def state_specs(
-    states: Sequence[StateInfo], classes: Sequence[StateClass], graph: ir.Graph, physical_rows: Mapping[str, int]
+    states: Sequence[StateInfo],
+    classes: Sequence[StateClass],
+    graph: ir.Graph,
+    physical_rows: Mapping[str, int],
+    rings: Mapping[str, int],
 ) -> list[StateSpec]:
     """Records of the states for lowering.
 
     graph: of any finished entry, for the extents that the states' declarations leave open. physical_rows: of each
-    append state, by id. Raises ModelRefused naming one that does not keep its shape.
+    append state, by id. rings: slots of those that are rings, by the name of their input. Raises ModelRefused naming
+    one that does not keep its shape.
     """
     inputs = {value.name: value for value in graph.inputs}
     outputs = {value.name: value for value in graph.outputs}
@@ -86,6 +91,7 @@ def state_specs(
     for state, kind in zip(states, classes, strict=True):
         if kind.kind == "counter":  # has become n_past
             continue
+        ring = rings.get(state.input or "")
         held = inputs.get(state.input) or outputs[state.output]
         shape = list(dims(held))
         if kind.kind == "replace" and dims(outputs[state.output]) != dims(held):
@@ -94,18 +100,18 @@ def state_specs(
                 f"a state must keep its shape, or get rows behind it ({kind.why})"
             )
         if kind.kind == "append" and kind.row_axis is not None:
-            shape[kind.row_axis] = physical_rows[state.id]
+            shape[kind.row_axis] = ring or physical_rows[state.id]
         result.append(
             StateSpec(
                 id=state.id,
                 shape=tuple(shape),
                 dtype=_DTYPES[ir.DataType(state.dtype)],
-                kind=kind.kind,
+                kind=kind.kind if ring is None else "ring",
                 row_axis=kind.row_axis if kind.kind == "append" else None,
                 initial=_initial(state, shape, kind),
                 input=state.input if state.input in inputs else None,
                 output=state.output if state.output in outputs else None,
-                why=kind.why,
+                why=kind.why if ring is None else f"{kind.why}: token i lies in slot i modulo {ring}",
             )
         )
     problems.refuse()

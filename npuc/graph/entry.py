@@ -12,7 +12,7 @@ from npurt.abi.dtypes import DType
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-StateKind = Literal["append", "replace", "read_only", "write_only"]
+StateKind = Literal["append", "ring", "replace", "read_only", "write_only"]
 EntryName = Literal["prefill", "generate", "head", "main"]
 
 
@@ -24,11 +24,12 @@ class StateSpec:
     shape: physical and static. An append state of a language model is [1, G, rows, D] with rows = largest capacity +
         max(C, 1) - 1; in a plain graph it has the rows of `--state-rows` along any axis.
     dtype: element type in memory. (Lowering may store a float state narrower; this is what the graph says.)
-    kind: "append" (rows are added along row_axis), "replace" (a whole new value per run), "read_only", "write_only".
+    kind: "append" (rows are added along row_axis), "ring" (so, too, and token i lies in row i modulo the rows),
+        "replace" (a whole new value per run), "read_only", "write_only".
     initial: the value before the first run in the state's shape, or None for zeros.
     input: name of the graph input that holds the value before a run, None for write_only.
-    output: name of the graph output with the new rows (append) or the new value, None for read_only. New rows of a
-        plain graph go behind the rows that the entry's input has, those of a language model to row n_past.
+    output: name of the graph output with the new rows (append, ring) or the new value, None for read_only. New rows
+        of a plain graph go behind the rows that the entry's input has, those of a language model to row n_past.
     why: the proof of the kind, one sentence for the report.
     """
 
@@ -41,6 +42,11 @@ class StateSpec:
     input: str | None
     output: str | None
     why: str
+
+    @property
+    def gains_rows(self) -> bool:
+        """Whether its output holds new rows, and not its whole next value."""
+        return self.kind in ("append", "ring")
 
 
 @dataclass(frozen=True)

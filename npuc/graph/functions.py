@@ -76,9 +76,9 @@ Rotary <interleaved: int = 0, rotary_dim: int> (x, cos, sin) => (y) {
 # q [1, H, C, D], k_new [1, G, C, D], v_new [1, G, C, Dv], k_past [1, G, N, D], v_past [1, G, N, Dv]; head h reads group
 # h / (H / G). Past slots from n_past on are taken as zeros, whatever they hold. slopes: one a head; slope * (position
 # of a slot - position of the row) is added to the scores. sinks: one a head, a further column of that score that
-# weighs in the softmax and has no value.
+# weighs in the softmax and has no value. ring: past slot j holds the last token before n_past that is j modulo so many.
 _ATTENTION = """
-Attention <scale: float, softcap: float = 0.0, window: int = 0, slopes: floats = [], sinks: floats = []>
+Attention <scale: float, softcap: float = 0.0, window: int = 0, slopes: floats = [], sinks: floats = [], ring: int = 0>
 (q, k_new, v_new, k_past, v_past, n_past) => (y) {
   zero = Constant <value_int: int = 0> ()
   one = Constant <value_int: int = 1> ()
@@ -97,7 +97,17 @@ Attention <scale: float, softcap: float = 0.0, window: int = 0, slopes: floats =
   n_rows = Squeeze (rows_1d)
   past = Range (zero, slots, one)
   new = Range (zero, n_rows, one)
-  past_full = Less (past, n_past)
+  turn = Constant <value_int: int = @ring> ()
+  in_ring = Greater (turn, zero)
+  safe_turn = Max (turn, one)
+  newest = Sub (n_past, one)
+  behind = Sub (newest, past)
+  age = Mod (behind, safe_turn)
+  ring_token = Sub (newest, age)
+  token = Where (in_ring, ring_token, past)
+  token_before = Less (token, n_past)
+  token_real = GreaterOrEqual (token, zero)
+  past_full = And (token_before, token_real)
   filled = Unsqueeze (past_full, back)
   k_past_32 = Cast <to = 1> (k_past)
   v_past_32 = Cast <to = 1> (v_past)
@@ -136,7 +146,7 @@ Attention <scale: float, softcap: float = 0.0, window: int = 0, slopes: floats =
   endless = Equal (size, zero)
   row = Unsqueeze (new, back)
   new_slot = Unsqueeze (new, front)
-  past_slot = Unsqueeze (past, front)
+  past_slot = Unsqueeze (token, front)
   position = Add (row, n_past)
   past_first = Sub (position, size)
   new_first = Sub (row, size)
@@ -144,7 +154,7 @@ Attention <scale: float, softcap: float = 0.0, window: int = 0, slopes: floats =
   new_near = Greater (new_slot, new_first)
   past_inside = Or (past_near, endless)
   new_inside = Or (new_near, endless)
-  is_past = Less (past_slot, n_past)
+  is_past = Unsqueeze (past_full, front)
   is_before = LessOrEqual (new_slot, row)
   past_seen = And (is_past, past_inside)
   new_seen = And (is_before, new_inside)

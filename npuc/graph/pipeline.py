@@ -160,7 +160,8 @@ def _result(work: Build, timings: dict[str, float], finished: bool) -> ModelGrap
     entries = [entry_graph(draft) for draft in work.drafts]
     rows = work.llm.sizes.physical_rows if work.llm is not None else None
     physical = {state.id: rows if rows is not None else state.max_rows or 0 for state in work.states}
-    states = state_specs(work.states, work.classes, work.drafts[0].graph, physical)
+    rings = work.llm.rings or {} if work.llm is not None else {}
+    states = state_specs(work.states, work.classes, work.drafts[0].graph, physical, rings)
     info = None
     if work.llm is not None:
         llm, sizes = work.llm, work.llm.sizes

@@ -82,12 +82,14 @@ def drop_step_inputs(draft: Draft, roles: Mapping[str, Role]) -> None:
     problems.refuse()
 
 
-def give_caches_their_capacity(draft: Draft, caches: Collection[str | None]) -> None:
-    """Lets these inputs have the entry's capacity as slots, in place. Until here they have had what the model keeps:
-    the last rows, or a number of its own. Attention, their one reader by now, takes any number."""
+def give_caches_their_capacity(draft: Draft, caches: Collection[str | None], rings: Mapping[str, int]) -> None:
+    """Lets these inputs have the entry's capacity as slots, in place, those in `rings` at most these. Until here they
+    have had what the model keeps: the last rows, or a number of its own. Attention, their one reader by now, takes any
+    number."""
     for value, shape in draft.shapes.items():
         if value.name in caches and value.is_graph_input():
-            draft.shapes[value] = (*shape[:2], draft.capacity, shape[3])
+            slots = min(draft.capacity, rings.get(value.name or "", draft.capacity))
+            draft.shapes[value] = (*shape[:2], slots, shape[3])
             value.shape = ir.Shape(draft.shapes[value])
 
 

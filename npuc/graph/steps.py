@@ -39,6 +39,7 @@ from npuc.graph.recognise.analyse import StepValues, constants, step_values, use
 from npuc.graph.recognise.apply import apply_meanings
 from npuc.graph.recognise.classify import Meaning
 from npuc.graph.recognise.probe import Point
+from npuc.graph.rings import find_rings, say_rings
 from npuc.graph.roles import Role, Roles, find_roles, roles_by_operand
 from npuc.graph.scatter import check_counts, find_fixed_caches
 from npuc.graph.sizes import Bound, Sizes, choose_sizes, wanted_positions
@@ -71,7 +72,8 @@ class Build:
 
 @dataclass
 class LlmParts:
-    """What is known of a language model. cut: name of the value between body and head, hidden: its width."""
+    """What is known of a language model. cut: name of the value between body and head, hidden: its width. rings: slots
+    of the states that are rings by the names of their inputs, None before attention has been recognised."""
 
     roles: Roles
     dims: InputDims
@@ -81,6 +83,7 @@ class LlmParts:
     cut: str = ""
     hidden: int = 0
     vocab: int = 0
+    rings: dict[str, int] | None = None
     refusals: list[Refusal] = field(default_factory=list)
 
 
@@ -266,7 +269,19 @@ def check_caches_are_fused(build: Build, draft: Draft) -> None:
         caches = {s.input for s, kind in zip(build.states, build.classes, strict=True) if kind.kind == "append"}
         check_cache_readers(draft, caches, build.llm.refusals)
         if draft.n_past is not None:
-            give_caches_their_capacity(draft, caches)
+            rings = _rings(build, build.llm)
+            say_rings(draft, rings)
+            give_caches_their_capacity(draft, caches, rings)
+
+
+def _rings(build: Build, llm: LlmParts) -> dict[str, int]:
+    """Slots of the rings, the same for all entries: found when the first of them gets here."""
+    if llm.rings is None:
+        llm.rings = find_rings(build.drafts, build.states, build.classes, llm.sizes.capacity)
+        if llm.rings:
+            slots = ", ".join(map(str, sorted(set(llm.rings.values()))))
+            build.report.append(f"{len(llm.rings)} caches are rings of {slots} slots")
+    return llm.rings
 
 
 def name_ports(build: Build, draft: Draft) -> None:

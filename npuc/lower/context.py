@@ -44,6 +44,7 @@ class Lowering:
     ddr_values: names of values that do not fit on the chip and live in DDR.
     precise: float values that are float32 whatever the precision.
     outputs: OUTPUT buffers by graph output name; direct: values that kernels write straight into them.
+    slots: where the new rows of the run go in a ring, by the ring's number of slots.
     """
 
     entry: str
@@ -57,6 +58,7 @@ class Lowering:
     at: dict[ir.Value, Region] = field(default_factory=dict)
     calls: list[KernelCall] = field(default_factory=list)
     direct: dict[ir.Value, Buffer] = field(default_factory=dict)
+    slots: dict[int, Region] = field(default_factory=dict)
     made: int = 0
 
     def region(self, value: ir.Value | None) -> Region:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 
 import onnx_ir as ir
 
@@ -15,13 +14,13 @@ from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.gated import find_gated, lower_gated
 from npuc.lower.groups import group_nodes, lower_group, members_of
 from npuc.lower.library import Library
+from npuc.lower.new_rows import append, filled_rows, state_dtype, storing_nodes, whole_state
 from npuc.lower.precise import precise_values
 from npuc.lower.residual import lower_norm_of_sum, norm_of_sum
 from npuc.lower.rules import RULES
 from npuc.lower.rules.bound import bound_op
 from npuc.lower.storage import Storage, UnsupportedType
 from npuc.tasks import Buffer, Region, Role
-from npurt.abi.dtypes import DType
 from npurt.target.model import Target
 
 STEP_INPUTS = ("n_past", "n_new")  # graph inputs that the step block carries; no buffer of their own
@@ -36,12 +35,6 @@ def state_buffers(states: list[StateSpec], storage: Storage) -> dict[str, Buffer
         nbytes = math.prod(state.shape) * state_dtype(state, storage).nbytes
         buffers[state.id] = Buffer(f"state.{state.id}", "ddr", nbytes, Role.STATE)
     return buffers
-
-
-def state_dtype(state: StateSpec, storage: Storage) -> DType:
-    if state.dtype.is_float:
-        return storage.floats
-    return DType.I32 if state.dtype is DType.I64 else state.dtype
 
 
 def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
@@ -62,8 +55,8 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
         raise LoweringRefused([f"a graph input or output: {error}"]) from error
     groups = group_nodes(nodes, frozenset(graph.outputs), frozenset(library.ops))
     grouped = members_of(groups)
-    appended = {state.output: state for state in states if state.kind == "append"}
-    filled = _filled_rows(entry, states)
+    stores = storing_nodes(graph, states)
+    filled = filled_rows(entry, states)
     position = {node: place for place, node in enumerate(nodes)}
     gated = find_gated(groups, low.form_of)
     done = {node for layer in gated.values() for node in layer.products}
@@ -87,12 +80,11 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                     problems.setdefault(node.op_type, f"{describe(node)}: there is no kernel for this op")
                     continue
                 rule(low, node)
+            for state, value in stores.get(node, ()):
+                if value in low.at:
+                    append(low, state, low.at[value], buffers[state.id], filled)
             for value in node.outputs:
-                # new rows are stored at once: no reader of this entry sees slots from n_past on, and the rows need not
-                # wait on the chip for the end of the entry
-                if value.name in appended and value in low.at:
-                    _append(low, appended[value.name], low.at[value], buffers, filled)
-                elif value in given and value in low.at:  # read by others, too: need not wait on the chip either
+                if value in given and value in low.at:  # read by others, too: need not wait on the chip either
                     _copy_out(low, value, low.at[value])
                     copied.add(value)
         except LoweringRefused as refused:
@@ -180,11 +172,11 @@ def _finish(low: Lowering, graph: ir.Graph, states: list[StateSpec], buffers: di
     writes: list[tuple[StateSpec, Region]] = []
     for value in graph.outputs:
         state = by_output.get(str(value.name))
-        if state is None or (state.kind == "append" and value.producer() is not None):
+        if state is None or (state.gains_rows and value.producer() is not None):
             continue
         region = low.region(value)
         whole = buffers[state.id]
-        if state.kind != "append" and region.buffer is whole:
+        if not state.gains_rows and region.buffer is whole:
             continue  # passes through
         if region.buffer.role is Role.STATE:  # swapped variables: keep the old value until all are read
             kept = low.temporary(f"{value.name}.kept", region.shape, region.dtype)
@@ -192,45 +184,10 @@ def _finish(low: Lowering, graph: ir.Graph, states: list[StateSpec], buffers: di
             region = kept
         writes.append((state, region))
     for state, region in writes:
-        if state.kind == "append":
-            _append(low, state, region, buffers, filled)
+        if state.gains_rows:
+            append(low, state, region, buffers[state.id], filled)
         else:
-            _copy(low, f"next.{state.id}", region, _whole(low, state, buffers))
-
-
-def _filled_rows(entry: EntryGraph, states: list[StateSpec]) -> dict[str, int]:
-    """Rows that each append state of a plain graph has before the run, by id; a language model's are n_past."""
-    if entry.name != "main":
-        return {}
-    shapes = {value.name: static_shape(value) for value in entry.model.graph.inputs}
-    grown = [(state, state.row_axis) for state in states if state.kind == "append"]
-    return {state.id: shapes[state.input][axis] for state, axis in grown if axis is not None}
-
-
-def _append(low: Lowering, state: StateSpec, rows: Region, buffers: dict[str, Buffer], filled: dict[str, int]) -> None:
-    if state.id in filled:
-        assert state.row_axis is not None
-        whole, count = _whole(low, state, buffers), rows.shape[state.row_axis]
-        _copy(low, f"next.{state.id}", rows, views.take_slice(whole, state.row_axis, filled[state.id], count))
-        return
-    arrays = (_rank3(rows, state), _rank3(_whole(low, state, buffers), state))
-    low.calls.append(KernelCall("append_rows", arrays, {}, f"next.{state.id}"))
-
-
-def _whole(low: Lowering, state: StateSpec, buffers: dict[str, Buffer]) -> Region:
-    dtype = state_dtype(state, low.storage)
-    return Region(buffers[state.id], 0, dtype, state.shape, views.contiguous_strides(state.shape, dtype.nbytes))
-
-
-def _rank3(region: Region, state: StateSpec) -> Region:
-    """An append state as [G, rows, D]: the axes before and behind the rows merged."""
-    axis = state.row_axis
-    assert axis is not None
-    front = views.merge_axes([replace(region, shape=region.shape[:axis], stride=region.stride[:axis])], 1)
-    back = views.merge_axes([replace(region, shape=region.shape[axis + 1 :], stride=region.stride[axis + 1 :])], 1)
-    assert front is not None and back is not None, f"state {state.id}: {region.shape} does not fold to [G, rows, D]"
-    shape = (*front[0].shape, region.shape[axis], *back[0].shape)
-    return replace(region, shape=shape, stride=(*front[0].stride, region.stride[axis], *back[0].stride))
+            _copy(low, f"next.{state.id}", region, whole_state(low, state, buffers[state.id]))
 
 
 def _copy(low: Lowering, name: str, source: Region, target: Region) -> None:

@@ -17,7 +17,7 @@ GRAPH_TYPES = (
     "f32", "f16", "bf16", "f64", "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f4e2m1", "f8e8m0",
     "i64", "i32", "i16", "i8", "i4", "i2", "u64", "u32", "u16", "u8", "u4", "u2", "bool",
 )  # fmt: skip
-STATE_KINDS = ("append", "replace", "read_only", "write_only")
+STATE_KINDS = ("append", "ring", "replace", "read_only", "write_only")
 T = TypeVar("T")
 
 

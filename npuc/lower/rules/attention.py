@@ -25,13 +25,15 @@ def attention(low: Lowering, node: ir.Node) -> None:
     numbers = [attribute(node, name, ()) for name in ("slopes", "sinks")]
     if any(map(len, numbers)):
         arrays += [_of_heads(low, values) for values in numbers]
+    ring = int(attribute(node, "ring", 0))
     low.call(
-        "attention",
+        "attention_ring" if ring else "attention",
         arrays,
         node,
         scale=float(attribute(node, "scale", 1.0)),
         softcap=float(attribute(node, "softcap", 0.0)),
         window=int(attribute(node, "window", 0)),
+        **({"ring": ring} if ring else {}),
     )
     low.at[node.outputs[0]] = out
 
