@@ -69,6 +69,14 @@ CASES: dict[str, tuple[list[np.ndarray], dict[str, Any]]] = {
         {"reduction": "add"},
     ),
     "append_rows": ([normal(3, 3, 4), normal(3, 9, 4)], {}),
+    "ring_slots": ([np.zeros(3, np.int32)], {"ring": 4}),
+    "ring_rows": ([normal(3, 2, 4), np.array([3, -1, 0], np.int32), normal(4, 2, 4)], {}),
+    "attention_ring": (
+        [*NEW, normal(2, 4, 8), normal(2, 4, 8), np.zeros((4, 3, 8), np.float16)],
+        {"scale": 0.35, "window": 5, "ring": 4},
+    ),
+    "depthwise": ([normal(9, 20), normal(3, 20), np.zeros((7, 20), np.float16), normal(20)], {}),
+    "last_rows": ([normal(7, 20), np.zeros((4, 20), np.float16)], {}),
     "integer_linear": (
         [
             codes(20, 48),
