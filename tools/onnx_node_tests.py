@@ -144,6 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [case for case in cases() if not options.only or options.only in case.name]
     outcomes = [run_case(case) for case in chosen]
     show(outcomes, options.list)
+    print(share(outcomes))
     passed = sorted(outcome.name for outcome in outcomes if outcome.verdict is Verdict.PASSED)
     if options.update:
         import onnx
@@ -155,6 +156,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in fallen:
         print(f"no longer passes: {name}")
     return 1 if fallen or any(outcome.verdict is Verdict.WRONG for outcome in outcomes) else 0
+
+
+def share(outcomes: Sequence[Outcome]) -> str:
+    """How many pass of the tests whose operators are all in `npuc ops`."""
+    from npuc.report.ops import operators as table
+
+    had = {(op.domain, op.name) for op in table()}
+    chosen = [outcome for outcome in outcomes if outcome.ops <= had]
+    passed = sum(outcome.verdict is Verdict.PASSED for outcome in chosen)
+    percent = 100 * passed / max(len(chosen), 1)
+    return f"{passed} of the {len(chosen)} tests whose operators are all in `npuc ops` pass: {percent:.1f} %"
 
 
 def show(outcomes: Sequence[Outcome], each: bool) -> None:

@@ -28,6 +28,7 @@ COMMANDS = {
     "diff": ("npuc.cli.diff", "Compare two programs; exit code 1 where they differ."),
     "kernel": ("npuc.cli.kernel", "Try, show, price and tune kernels of the tile language."),
     "roofline": ("npuc.cli.roofline", "Show what bounds sparse attention on a machine."),
+    "ops": ("npuc.cli.ops", "List the operators that npuc compiles, and how each is done."),
     "targets": ("npuc.cli.targets", "List the machines, or show one's numbers and their sources."),
     "opt": ("npuc.cli.opt", "Rewrite a model by a chosen step."),
     "models": ("npuc.cli.models", "Fetch a model that npuc knows by name, or write its graph alone."),

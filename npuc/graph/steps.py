@@ -27,6 +27,7 @@ from npuc.graph.given import give_inputs
 from npuc.graph.growth import check_growth, plain_drafts
 from npuc.graph.head import cut_body, find_cut, head_of
 from npuc.graph.infer import Inference
+from npuc.graph.liken import write_out_casts
 from npuc.graph.nodes import dims
 from npuc.graph.normalise import normalise
 from npuc.graph.options import BuildOptions
@@ -211,7 +212,8 @@ def fold_constants(build: Build, draft: Draft) -> None:
 
 
 def write_out_codes(build: Build, draft: Draft) -> None:
-    """Quantisation of values of a plain graph's run in arithmetic."""
+    """Casts to the type of another value, and quantisation of values of a plain graph's run in arithmetic."""
+    write_out_casts(draft.graph)
     if build.llm is None:
         quantise_as_written(draft.graph)
 

@@ -149,8 +149,6 @@ def _cast(low: Lowering, node: ir.Node) -> tuple[tuple[str, Any], ...]:
         raise LoweringRefused([f"{describe(node)}: {error}"]) from error
     if kind.name in GRIDS:
         return (("to", t.f32), ("grid", kind.name), ("saturate", int(attribute(node, "saturate", 1))))
-    if kind.name == "FLOAT8E8M0":
-        raise LoweringRefused([f"{describe(node)}: a cast to float8e8m0 has no kernel"])
     if stored is t.f32 and kind in _HALVES:  # stored as f32, and still rounded as the model says
         return (("to", _HALVES[kind]),)
     return (("to", _CASTS["f" if stored.is_float else "b" if kind == ir.DataType.BOOL else "i"]),)

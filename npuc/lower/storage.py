@@ -23,6 +23,10 @@ _FLOATS = frozenset(
 )  # fmt: skip
 
 
+DEVICE_TYPES = frozenset(name.lower() for name in (*_FORMS, *_FLOATS))
+"""Names, as ONNX's type constraints have them, of the element types that have a form in device memory."""
+
+
 class UnsupportedType(ValueError):
     """A graph element type that no device type can hold."""
 

@@ -14,6 +14,7 @@ from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.gated import find_gated, lower_gated
 from npuc.lower.groups import group_nodes, lower_group, members_of
 from npuc.lower.library import Library
+from npuc.lower.limits import broken
 from npuc.lower.new_rows import append, filled_rows, state_dtype, storing_nodes, whole_state
 from npuc.lower.precise import precise_values
 from npuc.lower.residual import lower_norm_of_sum, norm_of_sum
@@ -64,6 +65,10 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     copied: set[ir.Value] = set()
     problems: dict[str, str] = {}
     for node in nodes:
+        for reason in broken(node):
+            problems.setdefault(node.op_type, f"{describe(node)}: {reason}")
+        if node.op_type in problems:
+            continue
         try:
             norm = norm_of_sum(groups[node], position) if node in groups else None
             if norm is not None:

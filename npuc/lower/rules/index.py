@@ -15,9 +15,6 @@ from npuc.lower.expression import Expression, Operand, Scalar, Step
 from npuc.tasks import Region
 from npurt.abi.dtypes import DType
 
-MAX_INDEX_COLUMNS = 8
-"""Inputs of the kernel that joins the columns of an index to a place."""
-
 
 def gather_elements(low: Lowering, node: ir.Node) -> None:
     """GatherElements: for each element of the index, the element of x at the same place but for `axis`."""
@@ -117,8 +114,6 @@ def _rows_of(low: Lowering, node: ir.Node, index: Region, table: Sequence[int], 
              batch: int) -> Region:  # fmt: skip
     """Row numbers from an index whose last axis has a column for each axis of the table behind `batch` ones."""
     columns = index.shape[-1]
-    if not 1 <= columns <= MAX_INDEX_COLUMNS:
-        raise LoweringRefused([f"{describe(node)}: an index of {columns} columns, 1 to {MAX_INDEX_COLUMNS} can be"])
     parts = [_column(index, place) for place in range(columns)]
     steps = [math.prod(table[batch + place + 1 :]) for place in range(columns)]
     base = _places(index.shape[:-1], table, skip=range(batch, len(index.shape)))

@@ -17,6 +17,7 @@ from npurt.abi.dtypes import DType
 
 
 def matmul(low: Lowering, node: ir.Node) -> None:
+    """Of a constant matrix, stored as [N, K], or of two values."""
     a, b = node.inputs
     out = low.at[node.outputs[0]] = low.new(node.outputs[0])
     tensor, packed = constant(b), low.packed(b)

