@@ -21,6 +21,7 @@ from npuc.estimate.operations import Operation, matrix_extents, product_extents
 from npuc.estimate.plan import value_bytes
 from npuc.estimate.tiles import Product, blocks_of, halvings
 from npuc.graph.nodes import attributes, dims
+from npuc.graph.quantised.packed import packed_node, stored_bytes
 from npuc.graph.state_pairs import NEXT_PREFIX
 from npurt.target.model import Target
 
@@ -140,6 +141,9 @@ class Coster:
         value = _given(node.inputs[1])
         if value.const_value is None or value not in self.fresh:
             return 0
+        packed = packed_node(value)
+        if packed is not None:
+            return stored_bytes(packed)
         count = self.machine.format.matrix_bytes(*matrix_extents(node))
         return count if choice is None else int(count * choice.read)
 

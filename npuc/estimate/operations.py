@@ -15,6 +15,7 @@ import onnx_ir as ir
 from npuc.bound.work import MOVES
 from npuc.graph.entry import EntryGraph
 from npuc.graph.nodes import SHAPE_OPERANDS, attributes, dims
+from npuc.graph.quantised.packed import packed_node
 from npuc.lower.gated import find_gated
 from npuc.lower.groups import group_nodes, members_of
 from npuc.lower.residual import norm_of_sum
@@ -68,7 +69,7 @@ def _operations(entry: EntryGraph) -> Iterator[Operation]:
     graph = entry.model.graph
     nodes = list(graph)
     groups = group_nodes(nodes, frozenset(graph.outputs))
-    grouped, gated = members_of(groups), find_gated(groups, lambda weights: None)  # all weights are stored alike
+    grouped, gated = members_of(groups), find_gated(groups)
     position = {node: place for place, node in enumerate(nodes)}
     done = {product for layer in gated.values() for product in layer.products}
     for node in nodes:
@@ -81,7 +82,7 @@ def _operations(entry: EntryGraph) -> Iterator[Operation]:
         elif node in groups:
             kind: Kind = "move" if all(member.op_type in MOVES for member in groups[node].nodes) else "vector"
             yield Operation(kind, groups[node].nodes)
-        elif node not in grouped and node not in done:
+        elif node not in grouped and node not in done and packed_node(node.outputs[0]) is None:
             yield Operation(_kind(node), (node,))
 
 

@@ -16,7 +16,6 @@ from npuc.lower.storage import Storage
 from npuc.lower.views import contiguous_strides, parts, reshape
 from npuc.lower.ways import Way, way
 from npuc.tasks import Buffer, Region
-from npukernels.codes import Row
 from npurt.abi.dtypes import DType
 from npurt.target.model import Target
 
@@ -73,11 +72,6 @@ class Lowering:
     def packed(self, value: ir.Value | None) -> Packed | None:
         """The weight that stays codes behind a value, None for any other value."""
         return packed_weight(value, self.consts, self.target)
-
-    def form_of(self, value: ir.Value | None) -> Row | None:
-        """The form of the codes of a weight, None for one in the storage type."""
-        packed = self.packed(value)
-        return None if packed is None else packed.row
 
     def new(self, value: ir.Value, shape: Sequence[int] | None = None, dtype: DType | None = None,
             order: Sequence[int] | None = None) -> Region:  # fmt: skip

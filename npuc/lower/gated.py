@@ -6,7 +6,6 @@ row is small, and there one SHAVE run over the whole row costs less than one for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -14,8 +13,8 @@ import onnx_ir as ir
 from npuc.lower import views
 from npuc.lower.context import Lowering, constant, static_shape
 from npuc.lower.groups import Group, expression_of
+from npuc.lower.packed import packed_form
 
-FormOf = Callable[[ir.Value | None], Hashable]
 SMALLEST_ROWS = 32  # below, a SHAVE launch per tile costs more than storing both products
 
 
@@ -27,17 +26,17 @@ class Gated:
     products: tuple[ir.Node, ir.Node]
 
 
-def find_gated(groups: dict[ir.Node, Group], form_of: FormOf) -> dict[ir.Node, Gated]:
-    """Gated layers by the last node of their group. form_of: how a matrix is stored; both of a layer must be alike."""
+def find_gated(groups: dict[ir.Node, Group]) -> dict[ir.Node, Gated]:
+    """Gated layers by the last node of their group."""
     found = {}
     for last, group in groups.items():
-        products = _products(group, form_of)
+        products = _products(group)
         if products is not None:
             found[last] = Gated(group, products)
     return found
 
 
-def _products(group: Group, form_of: FormOf) -> tuple[ir.Node, ir.Node] | None:
+def _products(group: Group) -> tuple[ir.Node, ir.Node] | None:
     inside = set(group.nodes)
     inputs = dict.fromkeys(
         value
@@ -55,7 +54,7 @@ def _products(group: Group, form_of: FormOf) -> tuple[ir.Node, ir.Node] | None:
         weights = constant(node.inputs[1]) if (node.domain, node.op_type) == ("", "MatMul") else None
         if weights is None or len(weights.shape) != 2 or any(use.node not in inside for use in value.uses()):
             return None
-    if form_of(first.inputs[1]) != form_of(second.inputs[1]):
+    if packed_form(first.inputs[1]) != packed_form(second.inputs[1]):
         return None
     shapes = {static_shape(value) for value in (*inputs, group.output)}
     rows = static_shape(group.output)[:-1]

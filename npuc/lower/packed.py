@@ -7,6 +7,7 @@ floats of the precision and enter by a product with sums of the activations.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,19 +38,41 @@ class Packed:
         return self.region.shape[0]
 
 
+def packed_form(value: ir.Value | None) -> tuple[Hashable, ...] | None:
+    """What two packed weights must share for one kernel to take both; None for any other value."""
+    node = packed_node(value)
+    if node is None:
+        return None
+    _, scales, zeros = _operands(node)
+    attrs = attributes(node)
+    return attrs["bits"], attrs["block"], attrs["k"], scales.dtype, _shared_zero(zeros.numpy(), attrs["bits"])
+
+
+def _operands(node: ir.Node) -> tuple[ir.TensorProtocol, ir.TensorProtocol, ir.TensorProtocol]:
+    codes, scales, zeros = (given.const_value for given in node.inputs if given is not None)
+    assert codes is not None and scales is not None and zeros is not None, "operands of packed weights are constants"
+    return codes, scales, zeros
+
+
+def _shared_zero(zeros: np.ndarray, bits: int) -> int | None:
+    """The zero point of all codes, None where they differ or are no code."""
+    first = float(zeros.flat[0]) if zeros.size else 0.0
+    same = bool((zeros == first).all()) and first.is_integer() and 0 <= first < 1 << bits
+    return int(first) if same else None
+
+
 def packed_weight(value: ir.Value | None, consts: ConstPool, target: Target) -> Packed | None:
     """The packed weight behind a value, None for any other value."""
     node = packed_node(value)
     if node is None:
         return None
-    codes, scales, zeros = (given.const_value for given in node.inputs if given is not None)
-    assert codes is not None and scales is not None and zeros is not None, "operands of packed weights are constants"
+    codes, scales, zeros = _operands(node)
     attrs = attributes(node)
     bits = 4 if attrs["bits"] == 2 and "u2" not in target.engine_of("matrix").codes else attrs["bits"]
     points = zeros.numpy()
-    even = points.size > 0 and bool((points == points.flat[0]).all()) and float(points.flat[0]).is_integer()
-    zero = int(points.flat[0]) if even and 0 <= points.flat[0] < 1 << attrs["bits"] else 1 << (attrs["bits"] - 1)
-    shifts = None if even else consts.storage.floats
+    shared = _shared_zero(points, attrs["bits"])
+    zero = 1 << (attrs["bits"] - 1) if shared is None else shared
+    shifts = consts.storage.floats if shared is None else None
     row = Row(attrs["k"], _CODES[bits], attrs["block"], zero, _SCALES[scales.dtype], shifts)
     n = int(codes.shape.numpy()[0])
 

@@ -59,7 +59,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     stores = storing_nodes(graph, states)
     filled = filled_rows(entry, states)
     position = {node: place for place, node in enumerate(nodes)}
-    gated = find_gated(groups, low.form_of)
+    gated = find_gated(groups)
     done = {node for layer in gated.values() for node in layer.products}
     given = set(graph.outputs) - low.direct.keys() - {v for v in graph.outputs if v.name in _next_names(states)}
     copied: set[ir.Value] = set()

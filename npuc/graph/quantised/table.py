@@ -38,7 +38,7 @@ READERS: dict[tuple[str, str], Callable[[Place, Weights], None]] = {
     (ORT, "QAttention"): activations.refuse_integers,
 }
 
-REFUSED = (activations.refuse_scale_of_a_run, activations.refuse_integers)
+REFUSED = (activations.refuse_integers,)
 """Readers that only say why not."""
 
 _SAME_AS_STANDARD = ("DequantizeLinear", "QuantizeLinear")
