@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import onnx_ir as ir
 
 from npuc.graph.experts.sizes import Sizes
 from npuc.graph.fuse.region import FLOATS, Region
-from npuc.graph.nodes import constant, is_op
+from npuc.graph.nodes import is_op
 
-_RESULTS, _INPUTS, _WEIGHTS = 10, 6, 6  # how many values are tried for each part, the nearest first
+_RESULTS, _INPUTS, _WEIGHTS = 60, 6, 6  # how many values are tried for each part, the nearest first
 
 
 @dataclass(frozen=True)
@@ -33,15 +34,15 @@ class Candidate:
 
 
 def routers(graph: ir.Graph) -> list[ir.Node]:
-    """TopK nodes that pick a fixed number of the largest along the last axis and whose numbers are read."""
+    """TopK nodes that pick the largest along an axis that may be the last, and whose numbers are read."""
     found = []
     for node in graph:
         if not is_op(node, "TopK") or not node.outputs[1].uses():
             continue
-        attrs, k = node.attributes, constant(node.inputs[1])
+        attrs = node.attributes
         largest = attrs["largest"].value if "largest" in attrs else 1
         axis = attrs["axis"].value if "axis" in attrs else -1
-        if k is not None and largest and axis in (-1, 1, 2):
+        if largest and axis in (-1, 1, 2):
             found.append(node)
     return found
 
@@ -54,11 +55,14 @@ def candidates(topk: ir.Node, sizes: Sizes) -> Iterator[Candidate]:
         return
     for result in _results(topk, sizes):
         for weights in _weights(result, rows, topk, sizes):
+            tried = 0
             for x, nodes, leaves in _inputs(result, {indices, weights}, sizes):
-                if topk in nodes:
+                if topk in nodes or tried == _INPUTS:
                     break
-                ordered = tuple(sorted(nodes, key=sizes.order.__getitem__))
-                yield Candidate(x, indices, weights, Region(ordered, (x, indices, weights, *leaves), result))
+                if sum(is_op(node, "MatMul", "Gemm") for node in nodes) >= 2:
+                    tried += 1
+                    ordered = tuple(sorted(nodes, key=sizes.order.__getitem__))
+                    yield Candidate(x, indices, weights, Region(ordered, (x, indices, weights, *leaves), result))
 
 
 def _results(topk: ir.Node, sizes: Sizes) -> Iterator[ir.Value]:
@@ -67,7 +71,11 @@ def _results(topk: ir.Node, sizes: Sizes) -> Iterator[ir.Value]:
     open_: dict[ir.Value, int] = {}
 
     def add(values: list[ir.Value]) -> None:
-        open_.update({v: max((sizes.order[use.node] for use in v.uses()), default=-1) for v in values if v.uses()})
+        for value in values:
+            if value.is_graph_output():
+                open_[value] = len(sizes.order)
+            elif value.uses():
+                open_[value] = max(sizes.order[use.node] for use in value.uses())
 
     add(list(topk.outputs))
     found = 0
@@ -100,7 +108,25 @@ def _weights(result: ir.Value, rows: tuple[int, ...], topk: ir.Node, sizes: Size
         fact = sizes.fact(value)
         if fact is not None and fact.dtype in FLOATS and fact.shape == rows:
             found[value] = sizes.order[node]
-    return sorted(found, key=found.__getitem__, reverse=True)[:_WEIGHTS]
+    last_first = sorted(found, key=found.__getitem__, reverse=True)
+    stands_for = (value for value in last_first if not _reaches(result, topk, {topk.outputs[1], value}))
+    return list(islice(stands_for, _WEIGHTS))
+
+
+def _reaches(result: ir.Value, node: ir.Node, stops: set[ir.Value]) -> bool:
+    """Whether the result depends on a node by other ways than through the stops."""
+    seen: set[ir.Value] = set()
+    stack = [result]
+    while stack:
+        value = stack.pop()
+        maker = value.producer()
+        if value in seen or value in stops or maker is None:
+            continue
+        if maker is node:
+            return True
+        seen.add(value)
+        stack.extend(v for v in maker.inputs if v is not None)
+    return False
 
 
 def _inputs(
@@ -108,10 +134,8 @@ def _inputs(
 ) -> Iterator[tuple[ir.Value, set[ir.Node], list[ir.Value]]]:
     """Values from which alone, beside the stops and sizes, the result follows: with the nodes and sizes between."""
     open_, leaves, nodes = {result: 0}, dict[ir.Value, None](), set[ir.Node]()
-    found = 0
-    while open_ and found < _INPUTS:
+    while open_:
         if len(open_) == 1 and nodes:
-            found += 1
             yield next(iter(open_)), set(nodes), list(leaves)
         value = max(open_, key=open_.__getitem__)
         node = value.producer()

@@ -102,23 +102,24 @@ def products(parameters: Parameters) -> list[Product]:
 
 
 def _product(node: ir.Node, before: frozenset[int], found: Sequence[Product], parameters: Parameters) -> Product | None:
+    """The product that a node is, where one operand is constant or picks its matrices from a constant."""
     if not is_op(node, "MatMul", "Gemm"):
-        return None
-    weight = node.inputs[1]
-    activation = node.inputs[0]
-    root = parameters.root(weight)
-    if root is None or parameters.is_fixed(activation):
         return None
     attrs = attributes(node)
     if attrs.get("transA", 0) or attrs.get("alpha", 1.0) != 1.0 or attrs.get("beta", 1.0) != 1.0:
         return None
-    level = 1 + max((found[number].level for number in before), default=-1)
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     if bias is not None and not parameters.is_fixed(bias):
         return None
-    assert weight is not None
-    picked = not parameters.is_fixed(weight)
-    return Product(root if picked else weight, bool(attrs.get("transB", 0)), level, before, bias, picked)
+    level = 1 + max((found[number].level for number in before), default=-1)
+    for side in (1, 0):
+        weight, root = node.inputs[side], parameters.root(node.inputs[side])
+        if weight is None or root is None or parameters.root(node.inputs[1 - side]) is not None:
+            continue
+        turned = bool(attrs.get("transB", 0)) or side == 0  # W [N, K] times columns
+        picked = not parameters.is_fixed(weight)
+        return Product(root if picked else weight, turned, level, before, bias, picked)
+    return None
 
 
 def _note_bias(
