@@ -51,14 +51,29 @@ def cost_of(
     params: instead of the example's. Errors: KernelError, those of the scheduler.
     """
     chosen = dict(example.params) if params is None else dict(params)
-    trace = kernel.trace(example.types, chosen, cache=cache)
-    program = kernel_program(trace, roles_of(kernel, trace, chosen), target, example.step, bring=False)
-    job = program_job(program, target, {"n_past": program.capacity, "n_new": program.rows, **example.step})
-    times = simulate(job, held=True)  # the reading that every figure has by default
+    program = _program(kernel, example, target, chosen, cache)
+    job, times = _run(program, example, target)
     return KernelCost(
         kernel.name, chosen, target.name, times.makespan / PS, tuple(_queues(program, job, times, target)),
         program.ddr_bytes, program.cmx_peak, len(program.tasks), _assumed(program, target),
     )  # fmt: skip
+
+
+def timed(kernel: Kernel, example: Example, target: Target, cache: TraceCache | None = None) -> tuple[Job, Times]:
+    """The run behind `cost_of`: when each task of an example has its queue."""
+    return _run(_program(kernel, example, target, dict(example.params), cache), example, target)
+
+
+def _program(
+    kernel: Kernel, example: Example, target: Target, params: Mapping[str, Any], cache: TraceCache | None
+) -> EntryProgram:
+    trace = kernel.trace(example.types, params, cache=cache)
+    return kernel_program(trace, roles_of(kernel, trace, params), target, example.step, bring=False)
+
+
+def _run(program: EntryProgram, example: Example, target: Target) -> tuple[Job, Times]:
+    job = program_job(program, target, {"n_past": program.capacity, "n_new": program.rows, **example.step})
+    return job, simulate(job, held=True)  # the reading that every figure has by default
 
 
 def _queues(program: EntryProgram, job: Job, times: Times, target: Target) -> list[QueueCost]:

@@ -55,10 +55,12 @@ class Tuning:
         timed = [each for each in self.tried if each.seconds]
         best, own = self.winner, self.given or max(timed, key=lambda each: each.seconds or 0.0)
         said = "the example's sizes" if self.given else f"the slowest, {own.sizes}"
+        if len(self.tried) == 1 and self.given is None:
+            return "the only candidate"
         if not best.seconds or not own.seconds:
             return "the example's own sizes do not fit"
         if plain_params(best.sizes) == plain_params(own.sizes):
-            return "the example's own sizes are the fastest" if self.given else "nothing else fits"
+            return "the example's own sizes are the fastest" if self.given else "the only one that fits"
         parts = [f"{own.seconds / best.seconds:.2f} x as fast as {said}"]
         for name, mine, other in (("tasks", best.tasks, own.tasks), ("DDR bytes", best.ddr_bytes, own.ddr_bytes)):
             if mine != other:
