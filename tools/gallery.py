@@ -31,7 +31,7 @@ Made from the library by `python -m tools.gallery`; the forms are those of `npuc
 that all of its work is seen: three blocks of eight rows where a kernel works in rows. Times are those of {TARGET}, and
 rest in part on assumed numbers (`npuc targets {TARGET}`).
 
-A picture shows the example's queues over time: `{BUSY}` busy, `{SOME}` busy in part, `{IDLE}` idle. The buffers are those
+A picture shows the example's queues in time: `{BUSY}` busy, `{SOME}` busy in part, `{IDLE}` idle. The buffers are those
 of one program; a kernel in a model takes larger blocks, as many as fit.
 """
 
