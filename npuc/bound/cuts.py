@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from npuc.bound.launches import Chain
+from npuc.bound.launches import Chain, edges_of
 from npuc.bound.traffic import Loads, buffer_bytes, seconds_in
 from npuc.bound.work import NodeWork
 from npurt.target.model import Target
@@ -44,13 +44,16 @@ def cut_seconds(
 
 def find_cuts(nodes: Sequence[ir.Node], work: Sequence[NodeWork]) -> list[int]:
     """Places, in topological order, of the gates that every other node with work precedes or follows."""
-    place = {value: at for at, node in enumerate(nodes) for value in node.outputs}
+    return narrow_places(edges_of(nodes), work)
+
+
+def narrow_places(edges: Sequence[Sequence[int]], work: Sequence[NodeWork]) -> list[int]:
+    """The same. edges: from `npuc.bound.launches.edges_of`."""
     ancestors: list[int] = []  # of each node, a set of places as bits
-    for node in nodes:
+    for producers in edges:
         seen = 0
-        for value in node.inputs:
-            if value is not None and value in place:
-                seen |= ancestors[place[value]] | 1 << place[value]
+        for at in producers:
+            seen |= ancestors[at] | 1 << at
         ancestors.append(seen)
     working = [at for at, cost in enumerate(work) if cost.engine]
     found, earlier = [], 0

@@ -22,16 +22,27 @@ class Chain:
     total: float
 
 
+def edges_of(nodes: Sequence[ir.Node]) -> tuple[tuple[int, ...], ...]:
+    """Of each node, in topological order, the places of the nodes whose results it reads."""
+    place = {value: at for at, node in enumerate(nodes) for value in node.outputs}
+    return tuple(
+        tuple(sorted({place[value] for value in node.inputs if value is not None and value in place})) for node in nodes
+    )
+
+
 def launch_chain(nodes: Sequence[ir.Node], work: Sequence[NodeWork], costs: Costs) -> Chain:
     """nodes: in topological order."""
+    return chain_of(edges_of(nodes), work, costs)
+
+
+def chain_of(edges: Sequence[Sequence[int]], work: Sequence[NodeWork], costs: Costs) -> Chain:
+    """edges: from `edges_of`."""
     to_matrix, to_vector = costs.matrix.launch, costs.vector.launch
-    on_vector: dict[ir.Value, float] = {}  # the chain if a vector operator comes next
-    elsewhere: dict[ir.Value, float] = {}  # the chain if another one comes next
-    upto = []
-    for node, cost in zip(nodes, work, strict=True):
-        values = [value for value in node.inputs if value is not None]
-        before_vector = max((on_vector.get(value, to_vector) for value in values), default=to_vector)
-        before = max((elsewhere.get(value, 0.0) for value in values), default=0.0)
+    on_vector: list[float] = []  # the chain behind a node if a vector operator comes next
+    upto: list[float] = []  # the chain if another one comes next
+    for producers, cost in zip(edges, work, strict=True):
+        before_vector = max((on_vector[at] for at in producers), default=to_vector)
+        before = max((upto[at] for at in producers), default=0.0)
         if cost.engine == "vector":
             chain = after_vector = before_vector
         elif cost.engine:
@@ -41,6 +52,5 @@ def launch_chain(nodes: Sequence[ir.Node], work: Sequence[NodeWork], costs: Cost
         else:
             chain, after_vector = before, before_vector
         upto.append(chain)
-        for value in node.outputs:
-            on_vector[value], elsewhere[value] = after_vector, chain
+        on_vector.append(after_vector)
     return Chain(tuple(upto), max(upto, default=0.0))

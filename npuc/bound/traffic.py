@@ -33,6 +33,31 @@ class Loads:
         return sum(self.nodes)
 
 
+@dataclass(frozen=True)
+class Cache:
+    """The past that a node reads. row_bytes: of one row of all groups; most: rows that it sees at most."""
+
+    node: int
+    row_bytes: int
+    most: int
+
+    def bytes_at(self, n_past: int) -> int:
+        return self.row_bytes * min(n_past, self.most)
+
+
+def caches_of(entry: EntryGraph, item: int) -> tuple[Cache, ...]:
+    """The caches, each where it is first read. item: bytes of a float in device memory."""
+    seen: set[str | None] = set()
+    found = []
+    for place, node in enumerate(entry.model.graph):
+        for at, value in enumerate(node.inputs):
+            if value is None or not _is_cache(node, at) or value.name in seen or not _comes_from_memory(value):
+                continue
+            seen.add(value.name)
+            found.append(_cache(place, node, value, item))
+    return tuple(found)
+
+
 def loads_of(entry: EntryGraph, item: int, n_past: int) -> Loads:
     """item: bytes of a float in device memory. n_past: valid rows of the caches."""
     seen: set[str | None] = set(STEP_INPUTS)
@@ -121,9 +146,13 @@ def _is_cache(node: ir.Node, at: int) -> bool:
 
 def _cache_bytes(node: ir.Node, value: ir.Value, item: int, n_past: int) -> int:
     """Of a cache [1, G, N, D] only the rows that some row of the step sees."""
+    return _cache(0, node, value, item).bytes_at(n_past)
+
+
+def _cache(place: int, node: ir.Node, value: ir.Value, item: int) -> Cache:
     window = int(attributes(node).get("window", 0))
     _, groups, rows, depth = dims(value)
-    return groups * depth * min(n_past, rows, window - 1 if window else rows) * item
+    return Cache(place, groups * depth * item, min(rows, window - 1 if window else rows))
 
 
 def _bytes(value: ir.Value, item: int) -> int:

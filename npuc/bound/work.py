@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import onnx_ir as ir
 
@@ -59,9 +60,6 @@ class NodeWork:
     gate: bool
 
 
-NOTHING = NodeWork(0.0, 0.0, "", False)
-
-
 @dataclass(frozen=True)
 class Costs:
     """Prices on one target. item: bytes of a float; mac_type: its label, such as "f16"."""
@@ -94,43 +92,91 @@ class Costs:
         return cycles * count * self.item / engine.bytes_per_cycle / engine.units / engine.clock
 
 
+@dataclass(frozen=True)
+class Demand:
+    """What one node asks for on any machine.
+
+    macs: (rows of a product, MACs). elements: (how many, classes of the instructions on each). attention: (heads,
+    groups, rows, depth of a key, depth of a value, window, 0 for none), whose work depends on the past. engine, gate:
+    as in `NodeWork`.
+    """
+
+    macs: tuple[int, int] | None = None
+    elements: tuple[int, Classes] | None = None
+    attention: tuple[int, int, int, int, int, int] | None = None
+    engine: str = ""
+    gate: bool = False
+
+    def work(self, costs: Costs, n_past: int) -> NodeWork:
+        """n_past: rows of the cache that are valid."""
+        if self.attention is not None:
+            return self._attention(self.attention, costs, n_past)
+        matrix = costs.macs(*self.macs) if self.macs is not None else 0.0
+        vector = costs.elements(*self.elements) if self.elements is not None else 0.0
+        return NodeWork(matrix, vector, self.engine, self.gate)
+
+    def _attention(self, extents: tuple[int, int, int, int, int, int], costs: Costs, n_past: int) -> NodeWork:
+        """Row i sees the past and the new rows up to itself, inside the window if there is one."""
+        heads, groups, rows, depth, value_depth, window = extents
+        pairs = heads * sum(min(n_past + i + 1, window or n_past + rows) for i in range(rows))
+        matrix = costs.macs(heads // groups * rows, pairs * (depth + value_depth))
+        vector = costs.elements(pairs, ATTENTION_SCORE) + costs.elements(heads * rows * value_depth, ("simple",))
+        return NodeWork(matrix, vector, self.engine, self.gate)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "macs": list(self.macs or ()), "elements": list(self.elements or ()),
+            "attention": list(self.attention or ()), "engine": self.engine, "gate": self.gate,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Demand:
+        """row: as `to_json` gives it, or without what is empty."""
+        elements = row.get("elements")
+        return cls(
+            tuple(row["macs"]) if row.get("macs") else None,
+            (elements[0], tuple(elements[1])) if elements else None,
+            tuple(row["attention"]) if row.get("attention") else None, row.get("engine", ""), row.get("gate", False),
+        )  # fmt: skip
+
+
 def node_work(node: ir.Node, costs: Costs, n_past: int) -> NodeWork:
     """n_past: rows of the cache that are valid."""
+    return demand_of(node).work(costs, n_past)
+
+
+def demand_of(node: ir.Node) -> Demand:
     rule = _MATRIX.get(node.op_type)
     if rule is not None:
-        return rule(node, costs, n_past)
+        return rule(node)
     if node.op_type in MOVES or _folds(node):
-        return NOTHING
+        return Demand()
     classes = VECTOR.get(node.op_type) or (("special",) if node.op_type in SPECIAL else ("simple",))
     shape = _shape(node.inputs[0]) if node.op_type in VECTOR else _shape(node.outputs[0])
     count = prod(shape)
     if node.op_type == "Rotary":
         count = count // shape[-1] * attributes(node)["rotary_dim"]
     gate = node.op_type in MIXING and prod(shape[:-1]) == 1
-    return NodeWork(0.0, costs.elements(count, classes), "vector", gate)
+    return Demand(elements=(count, classes), engine="vector", gate=gate)
 
 
-def _matmul(node: ir.Node, costs: Costs, _: int) -> NodeWork:
+def _matmul(node: ir.Node) -> Demand:
     a, b, c = _shape(node.inputs[0]), _shape(node.inputs[1]), _shape(node.outputs[0])
     turned = node.op_type == "Gemm" and bool(attributes(node).get("transA", 0))
     depth = a[0] if turned else a[-1]
     # rows of one product: all of them where the second operand is one matrix
     rows = prod(c[:-1]) if len(b) <= 2 else (c[-2] if len(c) > 1 else 1)
-    return NodeWork(costs.macs(rows, prod(c) * depth), 0.0, "matrix", prod(c[:-1]) == 1)
+    return Demand(macs=(rows, prod(c) * depth), engine="matrix", gate=prod(c[:-1]) == 1)
 
 
-def _attention(node: ir.Node, costs: Costs, n_past: int) -> NodeWork:
-    """Row i sees the past and the new rows up to itself, inside the window if there is one."""
+def _attention(node: ir.Node) -> Demand:
     _, heads, rows, depth = _shape(node.inputs[0])
     groups, value_depth = _shape(node.inputs[1])[1], _shape(node.inputs[2])[3]
-    window = int(attributes(node).get("window", 0)) or n_past + rows
-    pairs = heads * sum(min(n_past + i + 1, window) for i in range(rows))
-    matrix = costs.macs(heads // groups * rows, pairs * (depth + value_depth))
-    vector = costs.elements(pairs, ATTENTION_SCORE) + costs.elements(heads * rows * value_depth, ("simple",))
-    return NodeWork(matrix, vector, "both", False)
+    window = int(attributes(node).get("window", 0))
+    return Demand(attention=(heads, groups, rows, depth, value_depth, window), engine="both")
 
 
-_MATRIX: Mapping[str, Callable[[ir.Node, Costs, int], NodeWork]] = {
+_MATRIX: Mapping[str, Callable[[ir.Node], Demand]] = {
     "MatMul": _matmul,
     "Gemm": _matmul,
     "Attention": _attention,

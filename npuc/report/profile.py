@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from npuc.report.occupancy import occupancy
-from npuc.report.vendor import is_benchmark, token_ratios
+from npuc.report.vendor import BENCHMARK_TARGET, is_benchmark, token_ratios
 from npurt import load
 from npurt.abi.records import Step
 from npurt.errors import DeviceError
@@ -74,45 +74,56 @@ def profile_json(found: Profile) -> dict[str, Any]:
     """
     meta = found.image.meta
     bounds = {row["name"]: row.get("bound") for row in meta["entries"]}
-    own = found.target.name == meta["target"]
-    entries = [_entry(run, bounds[run.entry.name] if own else None, found.reading) for run in found.runs]
+    entries = [_entry(run, _parts(bounds[run.entry.name], run, found)) for run in found.runs]
     makespans = {row["name"]: row["makespan_us"] for row in entries}
+    same = is_benchmark(meta) and found.target.name == BENCHMARK_TARGET
     return {
         "target": found.target.name,
         "dma_latency": found.reading,
         "entries": entries,
-        "tokens": token_ratios(makespans, found.reading) if is_benchmark(meta) else [],
+        "tokens": token_ratios(makespans, found.reading) if same else [],
     }
 
 
-def _entry(run: Run, bound: Mapping[str, Any] | None, reading: str) -> dict[str, Any]:
+def _parts(bound: Mapping[str, Any] | None, run: Run, found: Profile) -> dict[str, float] | None:
+    """The bound of the run's step, on the target and in the reading of the profile, microseconds by part. None where
+    the blob says nothing of its graph."""
+    from npuc.bound import Canonical  # onnx-ir takes a while to load
+
+    if bound is None or "canonical" not in bound:
+        return None
+    held, n_past = found.reading == "held", run.chosen.step[Step.N_PAST]
+    parts = Canonical.from_json(bound["canonical"]).bound(found.target, n_past=n_past, held=held).parts
+    return {name: seconds * 1e6 for name, seconds in parts.items()}
+
+
+def _entry(run: Run, parts: Mapping[str, float] | None) -> dict[str, Any]:
     """One entry.
 
-    makespan_us, and that of the other reading; bound_us, bound_ratio, bound_parts_us: None where the blob has no bound
-    for this step and target; resources_us: what each queue has to do, of which the largest is a second, analytical
-    estimate; queues: busy_us, stalls_us by reason and idle_us sum to the makespan; path_us: of the critical path by
-    queue; nodes: of it by graph node.
+    makespan_us, and that of the other reading; bound_us, bound_ratio, bound_parts_us: None where the blob has no bound;
+    resources_us: what each queue has to do, of which the largest is a second, analytical estimate; queues: busy_us,
+    stalls_us by reason and idle_us sum to the makespan; path_us: of the critical path by queue; nodes: of it by graph
+    node.
     """
-    timing, n_past = run.chosen, run.chosen.step[Step.N_PAST]
-    parts = bound["parts_us"][reading] if bound is not None and bound["n_past"] == n_past else None
+    timing = run.chosen
     limit = max(parts.values()) if parts else None
     makespan = timing.makespan * _US
     by_node, by_queue = shares(timing)
     return {
         "name": timing.entry,
-        "rows": run.entry.rows,
         "capacity": run.entry.capacity,
-        "n_past": n_past,
         "makespan_us": makespan,
-        "makespan_other_latency_us": run.other.makespan * _US,
         "bound_us": limit,
         "bound_ratio": makespan / limit if limit else None,
         "bound_parts_us": parts,
         "resources_us": {queue.name: queue.held * _US for queue in timing.queues},
         "ddr_bytes": timing.ddr_read + timing.ddr_written,
+        "tasks": len(run.entry.tasks),
+        "rows": run.entry.rows,
+        "n_past": timing.step[Step.N_PAST],
+        "makespan_other_latency_us": run.other.makespan * _US,
         "ddr_read": timing.ddr_read,
         "ddr_written": timing.ddr_written,
-        "tasks": len(run.entry.tasks),
         "queues": [
             {
                 "name": queue.name, "tasks": queue.tasks, "busy_us": queue.busy * _US, "work_us": queue.work * _US,

@@ -149,7 +149,7 @@ def test_text_and_options(blob: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["profile", str(blob), "--entry", "head", "--dma-latency", "overlapped", "--target", "npu50xx"]) == 0
     text = capsys.readouterr().out
     assert text.startswith("target npu50xx, latency of a transfer overlapped\n\nhead  capacity 0")
-    assert "bound" not in text.splitlines()[3]  # the blob's bound is that of its own target
+    assert text.splitlines()[3].startswith("  bound ")
     assert "\nrests on assumed numbers: engines.dma.in.max_transfer" in text
     assert main(["profile", str(blob), "--entry", "tail"]) == 2
     assert capsys.readouterr().err == ("error: no entry 'tail': there are prefill, generate.128, generate.512, head\n")
@@ -158,14 +158,24 @@ def test_text_and_options(blob: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["profile", str(blob), "--target", "ascend950"]) == 2
 
 
-def test_a_profile_of_an_entry_with_a_short_past_has_no_bound(blob: Path):
-    (entry,) = profile_json(profile(blob, entry="generate.128", n_past=5))["entries"]
-    assert (entry["n_past"], entry["bound_us"], entry["bound_ratio"], entry["bound_parts_us"]) == (5, None, None, None)
+@pytest.mark.parametrize("target", ["npu37xx", "npu40xx", "npu50xx"])
+@pytest.mark.parametrize("reading", ["held", "overlapped"])
+def test_no_step_beats_its_bound_on_any_machine(blob: Path, target: str, reading: str):
+    limits = []
+    for n_past in (0, 5, 128):
+        (row,) = profile_json(profile(blob, entry="generate.128", target=target, n_past=n_past, reading=reading))[
+            "entries"
+        ]
+        assert row["n_past"] == n_past and row["makespan_us"] >= row["bound_us"] > 0
+        assert list(row)[:9] == ["name", "capacity", "makespan_us", "bound_us", "bound_ratio", "bound_parts_us",
+                                 "resources_us", "ddr_bytes", "tasks"]  # fmt: skip
+        limits.append(row["bound_parts_us"]["ddr"])
+    assert limits == sorted(limits) and limits[0] < limits[-1]
 
 
 def test_ratios_to_the_vendors_schedule():
     llm = {"vocab": 49152, "hidden": 576}
-    meta = {"llm": llm, "states": [{}] * 60, "target": "npu40xx"}
+    meta = {"llm": llm, "states": [{}] * 60}
     assert is_benchmark(meta)
     assert not is_benchmark(meta | {"llm": None})
     assert not is_benchmark(meta | {"states": []})
@@ -173,4 +183,5 @@ def test_ratios_to_the_vendors_schedule():
     assert [(row["entry"], row["token_us"], row["ratio_to_vendor"]["f16"]) for row in rows] == [
         ("generate.320", 3892.0, 1.0)
     ]
+    assert rows[0]["ratio_to_forecast"] == {"f16": 3892 / 9460, "int4": 3892 / 8340}
     assert token_ratios({"generate.320": 1.0}, "held") == []

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import onnx.shape_inference
 import onnx_ir as ir
 import pytest
 
-from npuc.bound import Bound, bound_of, bound_record
+from npuc.bound import Bound, Canonical, bound_of, bound_record
 from npuc.bound.cuts import find_cuts
 from npuc.bound.work import Costs, node_work
 from npuc.graph.entry import EntryGraph
@@ -140,6 +142,26 @@ def test_record():
     assert record["n_past"] == 0
 
 
+@pytest.mark.parametrize("target", ["npu40xx", "npu50xx", "ascend950"])
+@pytest.mark.parametrize("held", [True, False])
+def test_the_canonical_parts_give_the_bound_for_any_step_and_machine(target: str, held: bool):
+    text = ATTENTION.replace("WINDOW", "8").replace("state.", "state_")
+    model = graph(text, 21, '"npuc": 1')
+    for value in model.graph.inputs:
+        value.name = (value.name or "").replace("state_", "state.")
+    model.graph[0].outputs[0].shape = model.graph.outputs[0].shape
+    chain = entry("""m (float[1, 16] x, float[16, 16] v) => (float[1, 16] y) {
+      a = MatMul (x, v) b = Softmax (a) c = MatMul (b, v) y = Sigmoid (c)
+    }""")
+    machine = load_target(target)
+    for graphs in (EntryGraph("main", 2, 64, model, [], []), chain):
+        stored = json.loads(json.dumps(bound_record(graphs, NPU, DType.F16)["canonical"]))
+        for n_past in (0, 5, 64):
+            want = bound_of(graphs, machine, floats=DType.F16, n_past=n_past, held=held)
+            assert Canonical.from_json(stored).bound(machine, n_past=n_past, held=held) == want
+    assert want.parts["cut"] > 0
+
+
 def test_a_type_that_the_machine_does_not_multiply():
-    with pytest.raises(TargetError, match=r"^ascend950 multiplies no u8; it takes f16, bf16, i8, f32$"):
-        bound_of(entry(linear(1)), load_target("ascend950"), floats=DType.U8)
+    with pytest.raises(TargetError, match=r"^ascend950 multiplies no i32; it takes f16, bf16, i8, u8, e4m3, e5m2, f32$"):
+        bound_of(entry(linear(1)), load_target("ascend950"), floats=DType.I32)
