@@ -68,7 +68,8 @@ def packed_weight(value: ir.Value | None, consts: ConstPool, target: Target) -> 
         return None
     codes, scales, zeros = _operands(node)
     attrs = attributes(node)
-    bits = 4 if attrs["bits"] == 2 and "u2" not in target.engine_of("matrix").codes else attrs["bits"]
+    narrow = "u2" in target.engine_of("matrix").codes and attrs["k"] % 4 == 0
+    bits = 4 if attrs["bits"] == 2 and not narrow else attrs["bits"]
     points = zeros.numpy()
     shared = _shared_zero(points, attrs["bits"])
     zero = 1 << (attrs["bits"] - 1) if shared is None else shared

@@ -144,4 +144,5 @@ def _channels(node: ir.Node, operand: int) -> int:
 
 
 def _ends(k: int, bits: int) -> str:
-    return f"{k} codes of {bits} bits end within a byte" if k * bits % 8 else ""
+    """Why k codes cannot fill a row of bytes, "" where they can; lowering may widen 2 bits to 4."""
+    return f"{k} codes of {bits} bits end within a byte" if k * max(bits, 4) % 8 else ""

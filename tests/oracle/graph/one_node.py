@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from npuc.graph.functions import add_functions
+from npuc.graph.quantised.packed import ROWS, WEIGHT
 from tests.oracle.graph.stages import session
 
 ORT = "com.microsoft"
@@ -51,13 +53,41 @@ class OneNode:
 
     def run(self, model: ir.Model) -> np.ndarray:
         feeds = {f"i{place}": array for place, array in self.feeds.items()}
-        return np.asarray(session(ir.to_proto(model).SerializeToString()).run(None, feeds)[0])
+        return run(model, feeds)
+
+
+def run(model: ir.Model, feeds: dict[str, np.ndarray]) -> np.ndarray:
+    """The first output in onnxruntime, with the bodies of npuc's operators."""
+    copy = model.clone()
+    add_functions(copy)
+    return np.asarray(session(ir.to_proto(copy).SerializeToString()).run(None, feeds)[0])
 
 
 def weight_of(model: ir.Model, shape: tuple[int, ...]) -> np.ndarray:
-    """The one float constant that the graph reads in place of the codes."""
-    found = [v for v in model.graph.initializers.values() if "~dequantised" in (v.name or "")]
+    """The one float weight that the graph reads: a dense constant, or a packed one.
+
+    A packed one's operator gives the same numbers in onnxruntime as the constant that it stands for.
+    """
+    dense = [v for v in model.graph.initializers.values() if "~dequantised" in (v.name or "")]
+    packed = [node for node in model.graph if node.op_type in (ROWS, WEIGHT)]
+    found = [*dense, *(node.outputs[0] for node in packed)]
     assert len(found) == 1 and found[0].const_value is not None
     array = found[0].const_value.numpy()
     assert array.shape == shape == found[0].shape.numpy() and found[0].dtype == ir.DataType.from_numpy(array.dtype)
+    for node in packed:
+        np.testing.assert_array_equal(body_of(model, node), array)
     return array
+
+
+def body_of(model: ir.Model, node: ir.Node) -> np.ndarray:
+    """What onnxruntime makes of a packed weight's operands."""
+    copy = model.clone()
+    (same,) = (other for other in copy.graph if other.name == node.name)
+    copy.graph.outputs[:] = [same.outputs[0]]
+    copy.graph.inputs.clear()
+    for other in reversed([other for other in copy.graph if other is not same]):
+        copy.graph.remove(other, safe=True)
+    read = {value.name for value in same.inputs if value is not None}
+    for name in [name for name in copy.graph.initializers if name not in read]:
+        del copy.graph.initializers[name]
+    return run(copy, {})

@@ -11,7 +11,7 @@ import pytest
 
 from npuc.graph.infer import Inference
 from npuc.graph.quantised.table import dequantise
-from tests.oracle.graph.one_node import OneNode, weight_of
+from tests.oracle.graph.one_node import OneNode, run, weight_of
 
 RANDOM = np.random.default_rng(22)
 
@@ -72,7 +72,7 @@ def test_rows_of_codes_are_gathered_as_numbers() -> None:
     model = gathered(rows)
     before = rows.run(model)
     dequantise(model, Inference())
-    assert [node.op_type for node in model.graph] == ["Gather"]
+    assert [node.op_type for node in model.graph] == ["DequantizedRows", "Gather"]
     np.testing.assert_array_equal(weight_of(model, (9, 4)), (table.astype(np.float32) - 7) * np.float32(0.5))
     np.testing.assert_array_equal(rows.run(model), before)
 
@@ -92,4 +92,79 @@ def gathered(one: OneNode) -> ir.Model:
     graph = ir.Graph(
         [ids], node.outputs, nodes=[rows, node], initializers=list(values.values()), opset_imports={"": 21}, name="g"
     )
+    return ir.Model(graph, ir_version=10)
+
+
+KINDS = ("int8", "uint8", "int4", "uint4")
+LAYOUTS = [
+    (reader, kind, spread, zeros)
+    for reader in ("MatMul", "Transpose", "Gemm", "GemmT", "Gather")
+    for kind in KINDS
+    for spread in ("tensor", "channel", "block")
+    for zeros in (False, True)
+    if (reader in ("MatMul", "Gather")) or (kind in ("int8", "int4") and zeros)
+]
+
+
+@pytest.mark.parametrize(("reader", "kind", "spread", "zeros"), LAYOUTS)
+def test_matrices_stay_codes_whichever_way_they_lie(reader: str, kind: str, spread: str, zeros: bool) -> None:
+    """Output channels are the last axis of MatMul and Gemm, the first of all others."""
+    n, k, block = 6, 16, 8
+    last = reader in ("MatMul", "Gemm")
+    shape, axis = ((k, n), 1) if last else ((n, k), 0)
+    groups = {"tensor": (), "channel": (n,), "block": (k // block, n) if last else (n, k // block)}[spread]
+    low, high = {"int8": (-128, 128), "uint8": (0, 256), "int4": (-8, 8), "uint4": (0, 16)}[kind]
+    dtype = np.dtype(getattr(ml_dtypes, kind, None) or kind)
+    codes = RANDOM.integers(low, high, shape)
+    scales = RANDOM.uniform(0.1, 1, groups).astype(np.float32)
+    points = RANDOM.integers(low, high, groups) if zeros else np.zeros(groups, np.int64)
+    held = {"c": codes.astype(dtype), "s": scales} | ({"z": points.astype(dtype)} if zeros else {})
+    attrs = {"tensor": {}, "channel": {"axis": axis}, "block": {"axis": 1 - axis, "block_size": block}}[spread]
+    model = reading(reader, held, attrs)
+    before = run(model, feeds_of(reader))
+    report = dequantise(model, Inference())
+    assert len(report) == 1 and report[0].startswith("1 weight kept as codes: ")
+
+    def spread_out(parameter: np.ndarray) -> np.ndarray:
+        if spread == "channel":
+            return parameter.reshape((1, n) if last else (n, 1))
+        return parameter if spread == "tensor" else np.repeat(parameter, block, 1 - axis)
+
+    want = (codes - spread_out(points)) * spread_out(scales.astype(np.float64))
+    turned = reader == "Transpose"
+    found = weight_of(model, (k, n) if turned else shape)
+    np.testing.assert_array_equal(found.T if turned else found, want.astype(np.float32))
+    np.testing.assert_allclose(run(model, feeds_of(reader)), before, rtol=1e-5, atol=1e-5)
+
+
+def feeds_of(reader: str) -> dict[str, np.ndarray]:
+    if reader == "Gather":
+        return {"x": np.array([[5, 0, -1]])}
+    return {"x": np.random.default_rng(3).normal(size=(3, 16)).astype(np.float32)}
+
+
+def reading(reader: str, held: dict[str, np.ndarray], attrs: dict[str, Any]) -> ir.Model:
+    """A weight of DequantizeLinear and the one node that reads it, for Transpose with a product behind it."""
+    feed = feeds_of(reader)["x"]
+    x = ir.Value(name="x", shape=ir.Shape(feed.shape), type=ir.TensorType(ir.DataType.from_numpy(feed.dtype)))
+    constants = []
+    for name, array in held.items():
+        kind = ir.DataType.from_numpy(array.dtype)
+        tensor = ir.Tensor(array, kind, name=name)
+        constants.append(ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(kind), const_value=tensor))
+    numbers = ir.node("DequantizeLinear", constants, attrs, name="numbers")
+    weight = numbers.outputs[0]
+    nodes = [numbers]
+    if reader == "Transpose":
+        nodes.append(ir.node("Transpose", [weight], {"perm": [1, 0]}, name="turn"))
+        weight = nodes[-1].outputs[0]
+    if reader == "Gather":
+        nodes.append(ir.node("Gather", [weight, x], {"axis": 0}, name="read"))
+    elif reader.startswith("Gemm"):
+        nodes.append(ir.node("Gemm", [x, weight], {"transB": int(reader == "GemmT")}, name="read"))
+    else:
+        nodes.append(ir.node("MatMul", [x, weight], name="read"))
+    for number, node in enumerate(nodes):
+        node.outputs[0].name, node.outputs[0].type = f"o{number}", ir.TensorType(ir.DataType.FLOAT)
+    graph = ir.Graph([x], nodes[-1].outputs, nodes=nodes, initializers=constants, opset_imports={"": 21}, name="g")
     return ir.Model(graph, ir_version=10)

@@ -1,4 +1,4 @@
-"""Quantised weights as constants of floats: each form against its formula in float64, and against onnxruntime."""
+"""Quantised weights, packed or dense: each form against its formula in float64, and against onnxruntime."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_blocks_of_packed_codes(bits: int, block: int, k: int, n: int, zeros: st
     want = (codes[:, :k] - zero[:, group]) * one.held[2].astype(np.float64)[:, group]
     model = one.model()
     report = dequantise(model, Inference())
-    assert [node.op_type for node in model.graph] == ["MatMul"]
+    assert [node.op_type for node in model.graph] == ["DequantizedWeight", "MatMul"]
     weight = weight_of(model, (k, n))
     if zeros == "floats":
         np.testing.assert_allclose(
@@ -62,10 +62,7 @@ def test_blocks_of_packed_codes(bits: int, block: int, k: int, n: int, zeros: st
     else:  # one rounding of an exact product
         np.testing.assert_array_equal(weight.T, want.astype(np.float32).astype(dtype))
     kind = {"": "", "packed": ", zero points", "floats": ", zero points as floats"}[zeros]
-    assert report == [
-        "1 weight dequantised while compiling, stored as floats of the precision in the blob: "
-        f"{bits} bits in blocks of {block}{kind} (MatMulNBits)"
-    ]
+    assert report == [f"1 weight kept as codes: {bits} bits in blocks of {block}{kind} (MatMulNBits)"]
 
 
 @pytest.mark.parametrize("zeros", ["", "packed"])
@@ -88,8 +85,35 @@ def test_groups_in_an_order_of_their_own() -> None:
     model = one.model()
     report = dequantise(model, Inference())
     want = (codes[:, :40] - zero[:, group]) * one.held[2].astype(np.float64)[:, group]
+    order = np.argsort(group, kind="stable")
+    np.testing.assert_array_equal(weight_of(model, (40, 5)).T, want[:, order].astype(np.float32))
+    assert report == ["1 weight kept as codes: 4 bits in blocks of 16, zero points, permuted groups (MatMulNBits)"]
+    x = one.feeds[0].astype(np.float64)
+    np.testing.assert_allclose(one.run(model), x @ want.T, rtol=1e-5, atol=1e-5)
+
+
+def test_groups_of_unequal_sizes_are_dense() -> None:
+    one, codes, zero = blocked(4, 16, 40, 5, "packed", np.float32)
+    group = np.arange(40) // 16
+    group[39] = 0
+    one.held[4] = group.astype(np.int32)
+    model = one.model()
+    report = dequantise(model, Inference())
+    want = (codes[:, :40] - zero[:, group]) * one.held[2].astype(np.float64)[:, group]
     np.testing.assert_array_equal(weight_of(model, (40, 5)).T, want.astype(np.float32))
-    assert report[0].endswith("4 bits in blocks of 16, zero points, permuted groups (MatMulNBits)")
+    assert report == [
+        "1 weight dequantised while compiling, stored as floats of the precision in the blob: "
+        "4 bits in blocks of 16, zero points, permuted groups (MatMulNBits): its groups differ in size"
+    ]
+
+
+def test_codes_that_end_within_a_byte_are_dense() -> None:
+    one, codes, _ = blocked(4, 16, 33, 5, "", np.float32)
+    model = one.model()
+    report = dequantise(model, Inference())
+    want = (codes[:, :33] - 8.0) * one.held[2].astype(np.float64)[:, np.arange(33) // 16]
+    np.testing.assert_array_equal(weight_of(model, (33, 5)).T, want.astype(np.float32))
+    assert report[0].endswith("4 bits in blocks of 16 (MatMulNBits): 33 codes of 4 bits end within a byte")
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -137,10 +161,9 @@ def test_nodes_of_one_weight_share_one_constant() -> None:
     one.attrs["accuracy_level"] = 4
     model = one.model(copies=3)
     report = dequantise(model, Inference())
-    assert len({node.inputs[1] for node in model.graph}) == 1
+    assert len({node.inputs[1] for node in model.graph if node.op_type == "MatMul"}) == 1
     assert report == [
-        "1 weight dequantised while compiling, stored as floats of the precision in the blob: "
-        "4 bits in blocks of 32, zero points (MatMulNBits)",
+        "1 weight kept as codes: 4 bits in blocks of 32, zero points (MatMulNBits)",
         "accuracy_level 4 of 3 MatMulNBits is not imitated: their activations stay floats",
     ]
 
@@ -159,7 +182,9 @@ def test_no_number_is_computed_before_it_is_read() -> None:
     codes.const_value = ir.LazyTensor(read, held.dtype, ir.Shape(held.shape.numpy()), cache=False, name="i1")
     dequantise(model, Inference())
     assert not reads
-    weight_of(model, (64, 6))
+    (packed,) = (node for node in model.graph if node.op_type == "DequantizedWeight")
+    assert packed.outputs[0].const_value is not None
+    packed.outputs[0].const_value.numpy()
     assert len(reads) == 1
 
 
