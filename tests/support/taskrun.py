@@ -127,7 +127,7 @@ class TaskRunner:
                 result = np.clip(result, np.float32(op.clamp[0]), np.float32(op.clamp[1]))
             out = self.view(target)
             if op.accumulate:
-                assert target.dtype is DType.F32 and task.reads[-1] == target
+                assert target.dtype is DType.F32 and target in task.reads
                 result = out + result
         assert out.shape == result.shape, (out.shape, result.shape)
         out[...] = numerics.store(result, target.dtype)

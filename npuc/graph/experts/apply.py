@@ -7,37 +7,88 @@ from collections.abc import Mapping
 import numpy as np
 import onnx_ir as ir
 
+from npuc.frontend.errors import ModelRefused
 from npuc.graph.edit import Names, redirect
 from npuc.graph.experts.find import Candidate, candidates, routers
 from npuc.graph.experts.form import KINDS, Activation, Experts, Stack
 from npuc.graph.experts.prove import prove
 from npuc.graph.experts.sizes import Sizes
 from npuc.graph.infer import Dims, Inference
-from npuc.graph.nodes import DOMAIN, SOURCE, sources
+from npuc.graph.nodes import DOMAIN, SOURCE, label, sources
 
 OPERATOR = "MoE"
 
 
 def say_experts(graph: ir.Graph, shapes: Mapping[ir.Value, Dims], inference: Inference, report: list[str]) -> int:
-    """Replaces every mixture that is found and proven, in place; their number. shapes: of the inputs, for the proof."""
+    """Replaces every mixture that is found and proven, in place; their number. shapes: of the inputs, for the proof.
+
+    Raises ModelRefused naming a router behind which nothing is proven and sizes depend on data.
+    """
     names = Names(graph)
     count = 0
     for topk in routers(graph):
         sizes = Sizes(graph, shapes, inference)
-        for candidate in candidates(topk, sizes):
-            proven = prove(candidate, sizes)
-            if proven is not None:
-                _replace(graph, candidate, *proven, names)
-                count += 1
-                report.append(_line(candidate, *proven))
-                break
+        proven = _proven(topk, sizes)
+        if not isinstance(proven, str):
+            _replace(graph, *proven, names)
+            count += 1
+            report.append(_line(*proven))
+            continue
+        sized_by_data = _sized_by_data(topk, sizes)
+        if sized_by_data is not None:
+            raise ModelRefused(
+                [
+                    f"{label(sized_by_data)}: the size of its output depends on data, which only mixtures of experts "
+                    f"may; behind {label(topk)} none is proven: {proven}"
+                ]
+            )
     return count
+
+
+Proven = tuple[Candidate, Experts, Activation]
+
+
+def _proven(topk: ir.Node, sizes: Sizes) -> Proven | str:
+    """The first candidate that is proven, else the reason that came furthest."""
+    reason = "nothing behind it has the products of experts"
+    for candidate in candidates(topk, sizes):
+        found = prove(candidate, sizes)
+        if not isinstance(found, str):
+            return candidate, *found
+        if found.startswith("none of") or not reason.startswith("none of"):
+            reason = found
+    return reason
+
+
+def _sized_by_data(topk: ir.Node, sizes: Sizes) -> ir.Node | None:
+    """The first node behind a router whose output has an extent that its sizes do not give."""
+    derived = set(topk.outputs)
+    for node in sizes.order:
+        if derived.isdisjoint(v for v in node.inputs if v is not None):
+            continue
+        derived.update(node.outputs)
+        fact = sizes.fact(node.outputs[0])
+        if fact is not None and fact.shape is not None and None in fact.shape:
+            return node
+    return None
 
 
 def _line(candidate: Candidate, experts: Experts, activation: Activation) -> str:
     e, f, k = experts.gate.shape
     gated = "" if experts.up is None else "gated "
-    return f"mixture of {e} experts {k} x {f}, {gated}{activation.kind}: {len(candidate.region.nodes)} nodes, proven"
+    details = [
+        f"{name} {value:g}"
+        for name, value, usual in (
+            ("alpha", activation.alpha, 1.0),
+            ("limit", activation.limit, 0.0),
+            ("beta", activation.beta, 0.0),
+        )
+        if value != usual
+    ]
+    what = ", ".join([gated + activation.kind, *details])
+    return (
+        f"{len(candidate.region.nodes)} nodes are a mixture of {e} experts of {k} x {f}, {what}: proven by evaluation"
+    )
 
 
 def _replace(graph: ir.Graph, candidate: Candidate, experts: Experts, activation: Activation, names: Names) -> None:

@@ -17,28 +17,35 @@ TOLERANCE = 1e-4  # of the largest result: regions may round to float32 on the w
 _SCALES = (0.3, 1.0, 30.0)  # of the input: small, usual, and beyond every limit
 
 
-def prove(candidate: Candidate, sizes: Sizes) -> tuple[Experts, Activation] | None:
-    """The form that gives what the region gives, for all experts and inputs of several sizes; None if there is none."""
+Probe = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+"""x [T, K], numbers and weights [T, k], the region's result [T, N]."""
+
+
+def prove(candidate: Candidate, sizes: Sizes) -> tuple[Experts, Activation] | str:
+    """The form that gives what the region gives, for all experts and inputs of several sizes; or why there is none."""
     shapes = [sizes.shape(value) for value in (candidate.x, candidate.indices)]
     leaves = [sizes.content(value) for value in candidate.region.sources[3:]]
-    if shapes[0] is None or shapes[1] is None or not shapes[0] or any(leaf is None for leaf in leaves):
-        return None
+    if not shapes[0] or not shapes[1] or any(leaf is None for leaf in leaves):
+        return "the shapes that go in are not known"
     x_shape, shape = shapes[0], shapes[1]
     rows = int(np.prod(shape[:-1]))
     if int(np.prod(x_shape[:-1])) != rows or not rows:
-        return None
+        return f"the input {candidate.x.name!r} has other rows than the numbers"
     parameters = Parameters(candidate.region)
-    probes: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] | None = None
+    probes: list[Probe] | str | None = None
+    tried = 0
     for experts, activation in forms(parameters, x_shape[-1]):
-        if probes is None:
-            probes = _probes(candidate, x_shape, shape, experts, leaves)
-            if probes is None:
-                return None
+        probes = _probes(candidate, x_shape, shape, experts, leaves) if probes is None else probes
+        if isinstance(probes, str):
+            return probes
+        tried += 1
         if all(
             _agrees(want, mixture(x, indices, weights, experts, activation)) for x, indices, weights, want in probes
         ):
             return experts, activation
-    return None
+    if not tried:
+        return "its products are not those of two layers of experts"
+    return f"none of {tried} forms gives what its {len(candidate.region.nodes)} nodes give"
 
 
 def _agrees(want: np.ndarray, found: np.ndarray) -> bool:
@@ -53,22 +60,19 @@ def _probes(
     shape: tuple[int, ...],
     experts: Experts,
     leaves: Sequence[np.ndarray | None],
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] | None:
-    """(x [T, K], numbers, weights, the region's result [T, N]) of each probe; None where the region cannot be run."""
+) -> list[Probe] | str:
+    """The probes, or why the region cannot be run."""
     found = []
+    sized = [leaf for leaf in leaves if leaf is not None]
+    due = (*x_shape[:-1], experts.down.shape[1])
     for x, indices, weights in _feeds(x_shape, shape, experts.count):
-        feeds = [
-            x.reshape(x_shape),
-            indices.reshape(shape),
-            weights.reshape(shape),
-            *(a for a in leaves if a is not None),
-        ]
+        feeds = [x.reshape(x_shape), indices.reshape(shape), weights.reshape(shape), *sized]
         try:
             result = candidate.region.run(feeds)
-        except (EvaluationError, KeyError, AssertionError):
-            return None
-        if result.shape != (*x_shape[:-1], experts.down.shape[1]):
-            return None
+        except (EvaluationError, KeyError, AssertionError) as error:
+            return f"its nodes cannot be evaluated: {error}"
+        if result.shape != due:
+            return f"its result {candidate.result.name!r} is {list(result.shape)}, {list(due)} is due"
         found.append((x, indices, weights, result.reshape(len(x), -1).astype(np.float64)))
     return found
 
@@ -87,7 +91,7 @@ def _feeds(
             indices = np.empty((rows, k), np.int64)
             for row in range(rows):
                 while len(waiting) < k or len(set(waiting[:k])) < k:
-                    waiting = [*waiting[:0], *rng.permutation(count).tolist()]
+                    waiting = rng.permutation(count).tolist()
                 indices[row], waiting = waiting[:k], waiting[k:]
             used.update(indices.reshape(-1).tolist())
             yield scale * rng.standard_normal((rows, width)), indices, rng.uniform(0.1, 1.0, (rows, k))
