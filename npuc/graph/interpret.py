@@ -53,10 +53,11 @@ class Interpreter:
         if is_op(node, "Choose", domain=DOMAIN):
             return [_chosen(inputs)]
         if can_evaluate(node.domain, node.op_type) and all(f is None or f.tensor is not None for f in inputs):
-            return self._computed(node, inputs)
+            return self.computed(node, inputs)
         return self.inference.infer(node, inputs)
 
-    def _computed(self, node: ir.Node, inputs: list[Fact | None]) -> list[Fact]:
+    def computed(self, node: ir.Node, inputs: list[Fact | None]) -> list[Fact]:
+        """Facts of a node all of whose inputs are known. Raises OutOfTable and EvaluationError as the evaluator."""
         if any(f is not None and f.size > LAZY_ELEMENTS for f in inputs):
             inferred = self.inference.infer(node, inputs)
             if len(inferred) == 1 and inferred[0].static and inferred[0].size > LAZY_ELEMENTS:

@@ -14,7 +14,7 @@ from npuc.graph.experts.form import KINDS, Activation, Experts, Stack
 from npuc.graph.experts.prove import prove
 from npuc.graph.experts.sizes import Sizes
 from npuc.graph.infer import Dims, Inference
-from npuc.graph.nodes import DOMAIN, SOURCE, label, sources
+from npuc.graph.nodes import DOMAIN, SOURCE, is_op, label, sources
 
 OPERATOR = "MoE"
 
@@ -64,7 +64,7 @@ def _sized_by_data(topk: ir.Node, sizes: Sizes) -> ir.Node | None:
     """The first node behind a router whose output has an extent that its sizes do not give."""
     derived = set(topk.outputs)
     for node in sizes.order:
-        if derived.isdisjoint(v for v in node.inputs if v is not None):
+        if is_op(node, "Shape", "Size") or derived.isdisjoint(v for v in node.inputs if v is not None):
             continue
         derived.update(node.outputs)
         fact = sizes.fact(node.outputs[0])

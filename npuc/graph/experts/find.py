@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from npuc.graph.experts.sizes import Sizes
 from npuc.graph.fuse.region import FLOATS, Region
-from npuc.graph.nodes import is_op
+from npuc.graph.nodes import DOMAIN, is_op
 
 _RESULTS, _INPUTS, _WEIGHTS = 60, 6, 6  # how many values are tried for each part, the nearest first
 
@@ -34,10 +34,12 @@ class Candidate:
 
 
 def routers(graph: ir.Graph) -> list[ir.Node]:
-    """TopK nodes that pick the largest along an axis that may be the last, and whose numbers are read."""
+    """TopK nodes that pick the largest along an axis that may be the last, whose numbers are read and
+    not by a mixture that is said already."""
     found = []
     for node in graph:
-        if not is_op(node, "TopK") or not node.outputs[1].uses():
+        readers = [use.node for use in node.outputs[1].uses()] if is_op(node, "TopK") else []
+        if not readers or any(is_op(reader, "MoE", domain=DOMAIN) for reader in readers):
             continue
         attrs = node.attributes
         largest = attrs["largest"].value if "largest" in attrs else 1

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from npuc.frontend.errors import ModelRefused
+from npuc.graph.evaluate import OutOfTable
 from npuc.graph.infer import Dims, Fact, Inference
 from npuc.graph.interpret import Interpreter, input_facts
 from npuc.graph.roles import Role, Roles
@@ -56,6 +57,20 @@ _COUNTS: dict[Role | None, Callable[[Point], int]] = {
 }
 
 
+@dataclass
+class _Probe(Interpreter):
+    """Goes on with the shape alone of what runs past the end of a table: its content may not be asked for."""
+
+    failure: OutOfTable | None = None
+
+    def computed(self, node: ir.Node, inputs: list[Fact | None]) -> list[Fact]:
+        try:
+            return super().computed(node, inputs)
+        except OutOfTable as error:
+            self.failure = self.failure or error
+            return self.inference.infer(node, inputs)
+
+
 class Prober:
     """Evaluates values of one graph. shapes: (n_past, rows) -> shapes of all graph inputs. fixed_rows: rows a run that
     the graph insists on, or None."""
@@ -75,9 +90,11 @@ class Prober:
         facts = input_facts(self._shapes(point.n_past, point.rows))
         for graph_input, fact in list(facts.items()):
             facts[graph_input] = self._with_content(graph_input, fact, point)
-        interpreter = Interpreter(self._inference, facts)
+        interpreter = _Probe(self._inference, facts)
         interpreter.run(self._nodes_behind(value))
         tensor = interpreter.fact(value).tensor
+        if tensor is None and interpreter.failure is not None:
+            raise interpreter.failure
         if tensor is None:
             raise ModelRefused(
                 [
