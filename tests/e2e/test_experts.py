@@ -12,9 +12,11 @@ import npurt
 from npurt.abi.records import DmaOp
 from npurt.target import load_target
 from npurt.timing import EntryTimer
-from tests.support.models import DATA, compile_to
+from tests.support.models import CORPUS, DATA, answer, compile_to, cosine
+from tests.support.models import reference as reference_of
 
 EXPERTS = DATA / "experts"
+SIZES = {"max_prompt_len": 12, "min_response_len": 8, "capacities": (11, 20)}
 FORMS = ("loop_torchscript", "loop_dynamo", "dense_tile", "sorted_tokens", "dense_loop")
 
 
@@ -84,3 +86,27 @@ def test_what_decides_stays_float32(tmp_path: Path) -> None:
     blob = compile_to(tmp_path / "m.npu", path, precision="f16", dims={"rows": 6}, llm=False)
     (got,) = npurt.open_device(npurt.load(blob), "exact").run("main", {"x": x}).values()
     np.testing.assert_allclose(got, want, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("chunk", [4, 9])
+def test_a_language_model_with_onnxruntimes_operator(chunk: int, tmp_path: Path) -> None:
+    """Prompts of 9 in chunks of 4 leave three rows of padding in the last, which choose no expert."""
+    name = "gptoss-genai-fp32"
+    prompt, fed, want_prompt, want_step = reference_of(name)
+    for precision in ("f32", "f16"):
+        blob = compile_to(tmp_path / "m.npu", CORPUS / name / "model.onnx", precision=precision, chunk=chunk, **SIZES)
+        for mode in ("exact", "fast"):
+            got = answer(blob, prompt, fed, mode)
+            if precision == "f32":
+                np.testing.assert_allclose(got.prompt, want_prompt, rtol=1e-3, atol=1e-3)
+                np.testing.assert_allclose(got.step, want_step, rtol=1e-3, atol=1e-3)
+            assert cosine(got.prompt, want_prompt).min() >= 0.999 and cosine(got.step, want_step).min() >= 0.999
+            assert got.tokens[: len(fed)] == fed
+    image = npurt.load(blob)
+    loads = {
+        entry: EntryTimer(image, image.entries[entry], load_target("npu40xx")).run(n_past=4).ddr_read
+        for entry in ("prefill", "generate.11")
+    }
+    expert = 2 * (2 * 64 * 64 + 64 * 64)  # f16: gate, up and down
+    more = loads["prefill"] - loads["generate.11"]
+    assert 2 * 2 * expert <= more <= 2 * 2 * expert + 8192  # of two layers the two experts that a row does not choose
