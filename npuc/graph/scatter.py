@@ -6,7 +6,7 @@ ones; how many are filled it counts in integer states of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,7 +28,8 @@ def find_fixed_caches(
 ) -> tuple[list[StateInfo], list[StateClass]]:
     """The states and their classes, those of fixed caches as append states; their writes become npuc.WriteRows.
 
-    Where there is one, integers of one element that every run replaces count rows, which `check_counts` proves.
+    Integers of one element whose next value follows from themselves and the step alone count rows, which `check_counts`
+    proves.
     """
     names = Names(model.graph)
     inputs = {v.name: v for v in model.graph.inputs}
@@ -43,12 +44,32 @@ def find_fixed_caches(
                 why = f"node {found.node} ({found.op}) writes rows into its {slots} slots"
                 new_states[index] = replace(state, growing_axis=CACHE_ROWS_AXIS)
                 new_classes[index] = StateClass(state.id, "append", CACHE_ROWS_AXIS, found.rows, why, slots=slots)
-    if new_states != list(states):
-        for index, (state, kind) in enumerate(zip(states, classes, strict=True)):
-            whole = state.dtype in (int(ir.DataType.INT64), int(ir.DataType.INT32))
-            if kind.kind == "replace" and whole and int(np.prod(state.shape)) == 1:
-                new_classes[index] = replace(kind, kind="counter", why="it counts the rows of the caches")
+    numbers = {state.input for state in states if state.dtype in _WHOLE and int(np.prod(state.shape)) == 1}
+    for index, (state, kind) in enumerate(zip(states, classes, strict=True)):
+        after = outputs.get(state.output)
+        if kind.kind == "replace" and state.input in numbers and after is not None and _counts(after, numbers):
+            new_classes[index] = replace(kind, kind="counter", why="it counts the tokens")
     return new_states, new_classes
+
+
+_WHOLE = (int(ir.DataType.INT64), int(ir.DataType.INT32))
+
+
+def _counts(after: ir.Value, numbers: Set[str | None]) -> bool:
+    """Whether a value follows from constants, shapes and these inputs alone."""
+    stack, seen = [after], set[ir.Value]()
+    while stack:
+        value = stack.pop()
+        node = value.producer()
+        if value in seen or value.const_value is not None:
+            continue
+        seen.add(value)
+        if node is None:
+            if value.name not in numbers:
+                return False
+        elif not is_op(node, "Shape", "Size"):
+            stack.extend(operand for operand in node.inputs if operand is not None)
+    return True
 
 
 @dataclass(frozen=True)
@@ -118,7 +139,11 @@ def check_counts(
         after = outputs.get(state.output)
         if kind.kind == "counter" and after is not None:
             if any(prober.evaluate(after, point).reshape(-1).tolist() != [point.total] for point in points):
-                problems.add(f"state {state.id!r} is an integer beside caches of a fixed size, but does not count rows")
+                problems.add(f"state {state.id!r} is an integer that each run replaces, but does not count the tokens")
+            elif state.initial is not None and state.initial.any():
+                problems.add(
+                    f"state {state.id!r} counts the tokens, but starts with {state.initial.reshape(()).item()}"
+                )
         elif kind.slots is not None:
             write = producer(source_of(after), "WriteRows", domain=DOMAIN)
             assert write is not None and write.inputs[2] is not None, f"the write of {state.id} has been found above"

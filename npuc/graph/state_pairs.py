@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from npuc.graph.edit import Names, identity, redirect, source_of
 from npuc.graph.state_names import pair_names
+from npuc.graph.state_window import last_rows
 from npuc.graph.tokens import ids_input
 
 READ_PREFIX, NEXT_PREFIX = "state.", "next."
@@ -17,6 +18,11 @@ CACHE_OPS: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {
     ("com.microsoft", "GroupQueryAttention"): ((3, 1), (4, 2)),
     ("com.microsoft", "MultiHeadAttention"): ((6, 1), (7, 2)),
     ("", "Attention"): ((4, 1), (5, 2)),
+}
+# Operators that write into a state: (input index, output index).
+WRITE_OPS: dict[tuple[str, str], tuple[int, int]] = {
+    ("", "TensorScatter"): (0, 0),
+    ("com.microsoft", "CausalConvWithState"): (3, 1),
 }
 CACHE_ROWS_AXIS = 2  # of [batch, heads, rows, head size], in all of these
 
@@ -38,9 +44,10 @@ class Pair:
 def find_pairs(model: ir.Model) -> list[Pair]:
     """Every pair of a graph, in the order of its inputs: by name, then by structure (any names, in a decoder only).
 
-    By structure: the input, behind Identity nodes, is the first operand of a Concat, or the cache operand of an
-    attention operator, whose result is the output. In a graph that is no decoder such an input stays a plain input
-    unless its name says otherwise: it may be data that the caller wants joined.
+    By structure: the input, behind Identity nodes, is the first operand of a Concat whose result, or whose last rows,
+    are the output, or the operand of an operator that gives a cache or a window on as the output. In a graph that is no
+    decoder such an input stays a plain input unless its name says otherwise: it may be data that the caller wants
+    joined.
     """
     graph = model.graph
     inputs, outputs = {v.name or "": v for v in graph.inputs}, {v.name or "": v for v in graph.outputs}
@@ -54,7 +61,7 @@ def find_pairs(model: ir.Model) -> list[Pair]:
             grown = None if name in found else _grown(value, outputs)
             if grown is not None and id(grown) not in taken and _alike(value, grown):
                 axis = _growing_axis(value, grown)
-                if axis is not None:
+                if axis is not None or not _is_longer(value, grown):
                     found[name] = Pair(value, grown, axis)
                     taken.add(id(grown))
     return [found[name] for name in inputs if name in found]
@@ -78,11 +85,28 @@ def joined(after: ir.Value, before: ir.Value) -> tuple[ir.Node, int] | None:
 
 
 def _grown(value: ir.Value, outputs: dict[str, ir.Value]) -> ir.Value | None:
-    """The graph output that is an input with rows put behind it."""
+    """The graph output that is an input with rows put behind it or written into it, or the last rows of that."""
+    rank = len(value.shape) if value.shape is not None else 0
     for output in outputs.values():
-        if joined(output, value) is not None:
+        if joined(output, value) is not None or _written(output, value) or last_rows(output, value, rank) is not None:
             return output
     return None
+
+
+def _written(after: ir.Value, before: ir.Value) -> bool:
+    """Whether an operator of WRITE_OPS makes `after` of `before`."""
+    made = source_of(after)
+    node = made.producer() if made is not None else None
+    if node is None or made is None or (node.domain, node.op_type) not in WRITE_OPS:
+        return False
+    source, result = WRITE_OPS[node.domain, node.op_type]
+    return made.index() == result and len(node.inputs) > source and source_of(node.inputs[source]) is before
+
+
+def _is_longer(before: ir.Value, after: ir.Value) -> bool:
+    """Whether a Concat makes `after` of `before` and more rows."""
+    put = joined(after, before)
+    return put is not None and put[0].op_type == "Concat"
 
 
 def _alike(before: ir.Value, after: ir.Value) -> bool:

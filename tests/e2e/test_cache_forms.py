@@ -102,7 +102,7 @@ def test_a_fixed_cache_that_is_not_written_in_order_is_refused(tmp_path):
 
 
 def test_a_counter_that_counts_something_else_is_refused(tmp_path):
-    with pytest.raises(ModelRefused, match="is an integer beside caches of a fixed size, but does not count rows"):
+    with pytest.raises(ModelRefused, match="is an integer that each run replaces, but does not count the tokens"):
         compile_to(tmp_path / "m.npu", edited(FIXED, tmp_path, val_1=np.array(2, np.int64)))
 
 

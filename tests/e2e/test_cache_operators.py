@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
@@ -47,6 +49,63 @@ def test_a_buffer_of_a_fixed_size_bounds_the_context(form, tmp_path):
     assert (
         f"limited to {SLOTS} tokens (its cache of a fixed size has): prompts up to 12, then 12 new tokens or more"
         in (summary.report)
+    )
+
+
+@pytest.mark.parametrize("form", CACHE_FORMS)
+def test_names_may_say_nothing(form, tmp_path):
+    """Which output is the next value of which input follows from the operators."""
+    model = onnx.load(decoder(tmp_path / "named.onnx", form))
+    others = {"past_k": "x7", "past_v": "x3", "new_k": "y1", "new_v": "y9"}
+    for value in (*model.graph.input, *model.graph.output):
+        value.name = others.get(value.name, value.name)
+    for node in model.graph.node:
+        node.input[:] = [others.get(name, name) for name in node.input]
+        node.output[:] = [others.get(name, name) for name in node.output]
+    onnx.save(model, tmp_path / "other.onnx")
+    named, other = (
+        answer(compile_to(tmp_path / "m.npu", tmp_path / f"{name}.onnx", chunk=4, **SIZES), PROMPT, FED)
+        for name in ("named", "other")
+    )
+    np.testing.assert_array_equal(other.prompt, named.prompt)
+    np.testing.assert_array_equal(other.step, named.step)
+
+
+def counting(folder: Path, step: int = 1) -> Path:
+    """The Concat form, whose positions come from a counter of tokens that the model keeps itself."""
+    model = onnx.load(decoder(folder / "plain.onnx", "concat"))
+    graph, whole = model.graph, onnx.TensorProto.INT64
+    graph.input.remove(next(value for value in graph.input if value.name == "position_ids"))
+    graph.input.append(onnx.helper.make_tensor_value_info("past_seen", whole, [1]))
+    graph.output.append(onnx.helper.make_tensor_value_info("new_seen", whole, [1]))
+    for name, array in (("c_step", [step]), ("c_one", 1), ("c_axis", [0])):
+        graph.initializer.append(numpy_helper.from_array(np.array(array, np.int64), name))
+    front = [
+        ("Shape", ["input_ids"], "c_rows", {"start": 1}),
+        ("Mul", ["c_rows", "c_step"], "c_more", {}),
+        ("Add", ["past_seen", "c_more"], "new_seen", {}),
+        ("Squeeze", ["past_seen"], "c_first", {}),
+        ("Squeeze", ["new_seen"], "c_last", {}),
+        ("Range", ["c_first", "c_last", "c_one"], "c_flat", {}),
+        ("Unsqueeze", ["c_flat", "c_axis"], "position_ids", {}),
+    ]
+    for place, (op, inputs, output, attributes) in enumerate(front):
+        graph.node.insert(place, onnx.helper.make_node(op, inputs, [output], name=output, **attributes))
+    onnx.save(model, folder / "model.onnx")
+    return folder / "model.onnx"
+
+
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_a_counter_grows_by_the_valid_rows(chunk, tmp_path):
+    options = CompileOptions(precision="f32", chunk=chunk, **SIZES)
+    assert check(Check(counting(tmp_path), options, prompt=PROMPT, tokens=9)).agrees
+
+
+def test_a_counter_of_something_else_is_refused(tmp_path):
+    with pytest.raises(ModelRefused) as error:
+        compile_to(tmp_path / "m.npu", counting(tmp_path, step=2), chunk=4, **SIZES)
+    assert error.value.problems == (
+        "state 'past_seen' is an integer that each run replaces, but does not count the tokens",
     )
 
 
