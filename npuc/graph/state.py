@@ -21,7 +21,7 @@ from npuc.graph.edit import Names, cloned
 from npuc.graph.state_class import StateClass, classify
 from npuc.graph.state_declare import DOMAIN, Variable, collect_variables, is_state_node
 from npuc.graph.state_info import StateInfo
-from npuc.graph.state_pairs import NEXT_PREFIX, READ_PREFIX, Pair, find_pairs, rename_pair
+from npuc.graph.state_pairs import NEXT_PREFIX, READ_PREFIX, Pair, find_pairs, keep_inner_type, rename_pair
 from npuc.graph.state_variables import claim, replace_variable
 from npuc.graph.state_write import pairs_to_state
 from npuc.graph.tokens import ids_input
@@ -88,7 +88,7 @@ def _from_variable(graph: ir.Graph, variable: Variable, names: Names) -> StateIn
     before, after = replace_variable(graph, variable, names)
     return StateInfo(
         variable.id,
-        variable.dtype,
+        _inner_type(graph, variable, before, after, names),
         variable.shape,
         variable.growing_axis,
         variable.initial,
@@ -98,6 +98,17 @@ def _from_variable(graph: ir.Graph, variable: Variable, names: Names) -> StateIn
         nodes,
         aliases,
     )
+
+
+def _inner_type(graph: ir.Graph, variable: Variable, before: str | None, after: str | None, names: Names) -> int:
+    """The element type of a variable in the graph: a narrower one than declared where that is what it ever holds."""
+    starts_empty = variable.growing_axis is not None and (variable.initial is None or not variable.initial.size)
+    if before is None or after is None or not starts_empty:
+        return variable.dtype
+    given = next(value for value in graph.inputs if value.name == before)
+    result = keep_inner_type(graph, given, next(value for value in graph.outputs if value.name == after), names)
+    result.name = after
+    return variable.dtype if given.dtype is None else int(given.dtype)
 
 
 def _bounded(states: list[StateInfo], is_decoder: bool, rows: dict[str, int]) -> list[StateInfo]:

@@ -146,12 +146,12 @@ def rename_pair(graph: ir.Graph, pair: Pair, names: Names) -> tuple[ir.Value, ir
         graph.append(node)
         graph.outputs[place] = after = node.outputs[0]
     else:
-        after = _keep_inner_type(graph, before, after, names)
+        after = keep_inner_type(graph, before, after, names)
     before.name, after.name = READ_PREFIX + key, NEXT_PREFIX + key
     return before, after
 
 
-def _keep_inner_type(graph: ir.Graph, before: ir.Value, after: ir.Value, names: Names) -> ir.Value:
+def keep_inner_type(graph: ir.Graph, before: ir.Value, after: ir.Value, names: Names) -> ir.Value:
     """A float state that the graph narrows on its way in and widens on its way out is kept in the narrow type.
 
     Nothing changes: it starts without rows, so every number in it was a narrow one before it was widened. (float16

@@ -290,3 +290,27 @@ def test_refused_cases(name, refused_cases):
         state_to_arguments(loaded.model)
     assert words and [word for word in words if word not in str(error.value)] == []
     assert len(error.value.problems) == 1
+
+
+def narrowed(initial: str) -> str:
+    """A variable that the graph narrows when it reads it and widens before it assigns it."""
+    form = 'variable_id = "v", shape = [1, -1, 2], dtype = 1'
+    return (
+        f"g (float16[1,1,2] x) => (float16[1,r,2] y) {initial.partition('|')[0]} {{ "
+        f"r = npuc.ReadValue <{form}> ({initial.partition('|')[2]}) h = Cast <to = 10> (r) "
+        f"b = Concat <axis = 1> (h, x) y = Neg (b) w = Cast <to = 1> (b) t = npuc.Assign <{form}> (w) }}"
+    )
+
+
+def test_a_growing_variable_that_is_narrowed_keeps_the_narrow_type():
+    model, (state,) = state_to_arguments(graph(narrowed(""), extra=NPUC), {"v": 4})
+    assert [node.op_type for node in model.graph] == ["Concat", "Neg"]
+    assert state.dtype == ir.DataType.FLOAT16
+    assert [value.dtype for value in (*model.graph.inputs, *model.graph.outputs)] == [ir.DataType.FLOAT16] * 4
+    assert [value.name for value in model.graph.outputs] == ["y", "next.v"]
+
+
+def test_one_that_starts_with_rows_keeps_the_type_it_is_declared_with():
+    model, (state,) = state_to_arguments(graph(narrowed("<float[1,1,2] i = {0.1, 0.2}>|i"), extra=NPUC), {"v": 4})
+    assert [node.op_type for node in model.graph] == ["Cast", "Concat", "Neg", "Cast"]
+    assert state.dtype == ir.DataType.FLOAT
