@@ -6,7 +6,8 @@ The standard's own inference answers for ONNX operators; npuc's and onnxruntime'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +22,7 @@ from npuc.graph.nodes import DOMAIN, attributes, label
 OPSET = 21
 """The operator set whose semantics the graph level has."""
 
-_SMALL = 64
+SMALL = 64
 """Contents of at most this many elements may matter for a shape."""
 
 Dims = tuple[int | None, ...]
@@ -44,7 +45,7 @@ class Fact:
     def size(self) -> int:
         """Elements of a static value."""
         assert self.shape is not None
-        return int(np.prod([d for d in self.shape if d is not None], dtype=np.int64))
+        return math.prod(d for d in self.shape if d is not None)
 
 
 def known_fact(array: np.ndarray) -> Fact:
@@ -58,15 +59,25 @@ class Inference:
     """Shape inference with a memory; one object serves a whole build."""
 
     _answers: dict[Any, list[Fact]] = field(default_factory=dict)
+    _signatures: dict[ir.Node, int] = field(default_factory=dict)
+    _numbers: dict[tuple[Any, ...], int] = field(default_factory=dict)
     _functions: dict[tuple[str, str], ir.Function] = field(default_factory=dict)
 
     def keep(self, functions: Iterable[ir.Function]) -> None:
         """Functions of the model that stay calls: their bodies say what they make."""
         self._functions.update({(f.domain, f.name): f for f in functions if f.domain != DOMAIN})
 
+    def signature(self, node: ir.Node) -> int:
+        """Equal for nodes of the same operator with the same attributes, which no longer change."""
+        found = self._signatures.get(node)
+        if found is None:
+            key = (_said(node), tuple(bool(output.name) for output in node.outputs))
+            found = self._signatures[node] = self._numbers.setdefault(key, len(self._numbers))
+        return found
+
     def infer(self, node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
         """Facts of the node's outputs. Raises ModelRefused with the node and the shapes if they do not fit."""
-        key = _signature(node, inputs)
+        key = (self.signature(node), *map(_asked, inputs))
         answer = self._answers.get(key)
         if answer is None:
             own = _OWN.get((node.domain, node.op_type))
@@ -80,21 +91,24 @@ class Inference:
         return answer
 
 
-def _signature(node: ir.Node, inputs: Sequence[Fact | None]) -> tuple[Any, ...]:
+def _said(node: ir.Node) -> tuple[Any, ...]:
+    """Operator and attributes of a node."""
     parts: list[Any] = [node.domain, node.op_type, len(node.outputs)]
     for name, attribute in node.attributes.items():
         value = attribute.value
         if attribute.type == ir.AttributeType.TENSOR:
             value = value.tobytes() if value.dtype != ir.DataType.STRING else value.numpy().tolist()
         parts.append((name, value if isinstance(value, bytes) else str(value)))
-    for fact in inputs:
-        if fact is None:
-            parts.append(None)
-        elif fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= _SMALL:
-            parts.append((fact.shape, fact.tensor.numpy().tobytes()))
-        else:
-            parts.append((fact.dtype, fact.shape))
     return tuple(parts)
+
+
+def _asked(fact: Fact | None) -> Hashable:
+    """What inference looks at of an input."""
+    if fact is None:
+        return None
+    if fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= SMALL:
+        return fact.shape, fact.tensor.numpy().tobytes()
+    return fact.dtype, fact.shape
 
 
 def _type_proto(fact: Fact) -> onnx.TypeProto:
@@ -115,7 +129,7 @@ def _standard(node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
     data = {
         f"i{i}": onnx.numpy_helper.from_array(np.ascontiguousarray(fact.tensor.numpy()))
         for i, fact in enumerate(inputs)
-        if fact is not None and fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= _SMALL
+        if fact is not None and fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= SMALL
     }
     answer, fault = None, None
     for version in (OPSET, max(OPSET, onnx.defs.onnx_opset_version())):  # newer sets have newer element types

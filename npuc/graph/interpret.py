@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Hashable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from npuc.frontend.errors import ModelRefused
 from npuc.graph.evaluate import EvaluationError, can_evaluate, evaluate
-from npuc.graph.infer import Fact, Inference, known_fact
+from npuc.graph.infer import SMALL, Fact, Inference, known_fact
 from npuc.graph.nodes import DOMAIN, attributes, is_op, label
 
 LAZY_ELEMENTS = 1 << 16
@@ -21,10 +21,15 @@ Facts = MutableMapping[ir.Value, Fact]
 
 @dataclass
 class Interpreter:
-    """Facts of values, node by node. `inference` is shared by all interpreters of a build."""
+    """Facts of values, node by node. `inference` is shared by all interpreters of a build.
+
+    Equal facts are one object, and what an operator makes of the same facts is made once: equal layers share it.
+    """
 
     inference: Inference
     facts: Facts = field(default_factory=dict)
+    _equal: dict[Hashable, Fact] = field(default_factory=dict)
+    _made: dict[tuple[int, ...], list[Fact]] = field(default_factory=dict)
 
     def fact(self, value: ir.Value) -> Fact:
         """The fact of a value that has been given, computed, or is an initializer."""
@@ -33,7 +38,7 @@ class Interpreter:
             tensor = value.const_value
             if tensor is None:
                 raise KeyError(value.name)
-            found = Fact(tensor.dtype, tuple(int(d) for d in tensor.shape.numpy()), tensor)
+            found = self._one(Fact(tensor.dtype, tuple(int(d) for d in tensor.shape.numpy()), tensor))
             self.facts[value] = found
         return found
 
@@ -46,6 +51,21 @@ class Interpreter:
     def step(self, node: ir.Node) -> list[Fact]:
         """Facts of one node's outputs. ModelRefused names the node if its inputs do not fit."""
         inputs = [None if value is None else self.fact(value) for value in node.inputs]
+        key = (self.inference.signature(node), *map(id, inputs))
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = [self._one(fact) for fact in self._step(node, inputs)]
+        return made
+
+    def _one(self, fact: Fact) -> Fact:
+        """The one fact that stands for all equal ones; of large contents each is its own."""
+        if fact.tensor is None:
+            return self._equal.setdefault((fact.dtype, fact.shape), fact)
+        if fact.size > SMALL:
+            return fact
+        return self._equal.setdefault((fact.dtype, fact.shape, fact.tensor.numpy().tobytes()), fact)
+
+    def _step(self, node: ir.Node, inputs: list[Fact | None]) -> list[Fact]:
         if node.domain == "" and node.op_type in ("Shape", "Size") and inputs[0] is not None:
             extents = _extents(node, inputs[0])
             if extents is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -43,23 +43,41 @@ class StepValues:
         """
         rows = sizes.capacity + sizes.chunk
         points = self.points(sizes, limit)
+        values = [item.value for item in self.frontier]
+        contents = [self.prober.evaluate_all(values, point) for point in points]
+        known: dict[tuple[int, ...], Meaning | Unrecognised] = {}
         result: dict[str, Meaning] = {}
         problems = Problems()
-        for item in self.frontier:
-            value = item.value
-            try:
-                evaluate = partial(self.prober.evaluate, value)
-                result[value.name or ""] = classify(evaluate, points, rows, limit or rows, self.layouts)
-            except Unrecognised as reason:
+        for place, item in enumerate(self.frontier):
+            arrays = {point: found[place] for point, found in zip(points, contents, strict=True)}
+            same = tuple(map(id, arrays.values()))  # equal layers have the same contents at every point
+            if same not in known:
+                evaluate = partial(self._content, item.value, arrays)
+                known[same] = self._meaning(evaluate, points, rows, limit or rows)
+            meaning = known[same]
+            if isinstance(meaning, Unrecognised):
                 readers = ", ".join(label(node) for node, _ in item.uses[:2])
                 problems.add(
-                    f"value {value.name!r}, read by {readers}, follows from positions or the attention mask, "
-                    f"but {reason}"
+                    f"value {item.value.name!r}, read by {readers}, follows from positions or the attention mask, "
+                    f"but {meaning}"
                 )
+            else:
+                result[item.value.name or ""] = meaning
         problems.refuse()
         _check_prompts(result, sizes.max_prompt_len)
         report.extend(_lines(result))
         return result
+
+    def _meaning(
+        self, evaluate: Callable[[Point], np.ndarray], points: Sequence[Point], rows: int, limit: int
+    ) -> Meaning | Unrecognised:
+        try:
+            return classify(evaluate, points, rows, limit, self.layouts)
+        except Unrecognised as reason:
+            return reason
+
+    def _content(self, value: ir.Value, known: Mapping[Point, np.ndarray], point: Point) -> np.ndarray:
+        return known[point] if point in known else self.prober.evaluate(value, point)
 
     def points(self, sizes: Sizes, limit: int | None) -> list[Point]:
         """Small probes first, then the real sizes. limit: positions that there are at most."""
@@ -84,11 +102,10 @@ class StepValues:
 
     def _failure(self, position: int) -> OutOfTable | None:
         rows = self.prober.fixed_rows or 1
-        for item in self.frontier:
-            try:
-                self.prober.evaluate(item.value, Point(max(0, position - rows + 1), rows))
-            except OutOfTable as error:
-                return error
+        try:
+            self.prober.evaluate_all([item.value for item in self.frontier], Point(max(0, position - rows + 1), rows))
+        except OutOfTable as error:
+            return error
         return None
 
 
@@ -141,11 +158,9 @@ def _lines(meanings: dict[str, Meaning]) -> list[str]:
 
 def constants(values: StepValues, meanings: dict[str, Meaning], point: Point) -> dict[str, np.ndarray]:
     """Contents of the values that are Constant, for an entry's rows."""
-    return {
-        item.value.name or "": values.prober.evaluate(item.value, point)
-        for item in values.frontier
-        if isinstance(meanings[item.value.name or ""], Constant)
-    }
+    wanted = [item.value for item in values.frontier if isinstance(meanings[item.value.name or ""], Constant)]
+    contents = values.prober.evaluate_all(wanted, point)
+    return {value.name or "": content for value, content in zip(wanted, contents, strict=True)}
 
 
 def uses_by_name(frontier: Sequence[Frontier]) -> dict[str, list[tuple[str, int]]]:

@@ -83,26 +83,36 @@ class Prober:
         self._shapes = shapes
         self._inference = inference
         self._order = {node: index for index, node in enumerate(graph)}
-        self._ancestors: dict[ir.Value, list[ir.Node]] = {}
+        self._ancestors: dict[tuple[ir.Value, ...], list[ir.Node]] = {}
 
     def evaluate(self, value: ir.Value, point: Point) -> np.ndarray:
         """The content of a step-only value. Raises OutOfTable or EvaluationError as the evaluator does."""
+        return self.evaluate_all([value], point)[0]
+
+    def evaluate_all(self, values: Sequence[ir.Value], point: Point) -> list[np.ndarray]:
+        """The contents of step-only values; those that equal layers make of the same are one array."""
         facts = input_facts(self._shapes(point.n_past, point.rows))
         for graph_input, fact in list(facts.items()):
             facts[graph_input] = self._with_content(graph_input, fact, point)
         interpreter = _Probe(self._inference, facts)
-        interpreter.run(self._nodes_behind(value))
-        tensor = interpreter.fact(value).tensor
-        if tensor is None and interpreter.failure is not None:
-            raise interpreter.failure
-        if tensor is None:
-            raise ModelRefused(
-                [
-                    f"value {value.name!r} follows from shapes and positions alone, but it cannot be "
-                    "evaluated: an operator behind it has no evaluator"
-                ]
-            )
-        return tensor.numpy()
+        interpreter.run(self._nodes_behind(tuple(values)))
+        contents: dict[int, np.ndarray] = {}  # by fact: a lazy tensor is computed once for all that share it
+        found = []
+        for value in values:
+            fact = interpreter.fact(value)
+            if fact.tensor is None and interpreter.failure is not None:
+                raise interpreter.failure
+            if fact.tensor is None:
+                raise ModelRefused(
+                    [
+                        f"value {value.name!r} follows from shapes and positions alone, but it cannot be "
+                        "evaluated: an operator behind it has no evaluator"
+                    ]
+                )
+            if id(fact) not in contents:
+                contents[id(fact)] = fact.tensor.numpy()
+            found.append(contents[id(fact)])
+        return found
 
     def _with_content(self, value: ir.Value, fact: Fact, point: Point) -> Fact:
         role = self._roles.inputs.get(value.name or "")
@@ -120,16 +130,16 @@ class Prober:
             return fact
         return Fact(fact.dtype, content.shape, ir.Tensor(content))
 
-    def _nodes_behind(self, value: ir.Value) -> Sequence[ir.Node]:
-        found = self._ancestors.get(value)
+    def _nodes_behind(self, values: tuple[ir.Value, ...]) -> Sequence[ir.Node]:
+        found = self._ancestors.get(values)
         if found is None:
             seen: set[ir.Node] = set()
-            stack = [value.producer()]
+            stack = [value.producer() for value in values]
             while stack:
                 node = stack.pop()
                 if node is not None and node not in seen:
                     seen.add(node)
                     stack.extend(v.producer() for v in node.inputs if v is not None)
             found = sorted(seen, key=self._order.__getitem__)
-            self._ancestors[value] = found
+            self._ancestors[values] = found
         return found

@@ -163,5 +163,7 @@ def test_the_canonical_parts_give_the_bound_for_any_step_and_machine(target: str
 
 
 def test_a_type_that_the_machine_does_not_multiply():
-    with pytest.raises(TargetError, match=r"^ascend950 multiplies no i32; it takes f16, bf16, i8, u8, e4m3, e5m2, f32$"):
+    with pytest.raises(
+        TargetError, match=r"^ascend950 multiplies no i32; it takes f16, bf16, i8, u8, e4m3, e5m2, f32$"
+    ):
         bound_of(entry(linear(1)), load_target("ascend950"), floats=DType.I32)
