@@ -31,6 +31,8 @@ from npuc.lower.walk import state_buffers
 from npuc.lower.ways import report_lines
 from npuc.progress import Report, silent
 from npuc.report.metadata import build_metadata, entry_ports
+from npuc.report.nodes import write_node_report
+from npuc.report.trail import Trail
 from npuc.schedule import EntryProgram, OverflowRefused, schedule
 from npuc.tasks import Buffer
 from npuc.tile import TraceCache
@@ -48,8 +50,8 @@ class CompileOptions:
     """What `npuc compile` can be told. None: the default (prompt 1024, response 128, chunk 128).
 
     llm: False compiles a language model's graph as a plain one (`npuc exec` runs graphs); None decides by the graph.
-    kernels: texts ``WHAT=KERNEL``, see npuc.authoring. choices: a file of tile sizes.
-    values: of inputs that become constants, by name.
+    kernels: texts ``WHAT=KERNEL``, see npuc.authoring. choices: a file of tile sizes. values: of inputs that become
+    constants, by name. follow_nodes: keep what became of each node, for a report.
     """
 
     target: str = "npu40xx"
@@ -66,11 +68,15 @@ class CompileOptions:
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
     dump_after: tuple[str, Path] | None = None
     stop_after: str | None = None
+    follow_nodes: bool = False
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A model in all its stages: graphs, tasks, scheduled programs, and what the blob says about itself."""
+    """A model in all its stages: graphs, tasks, scheduled programs, and what the blob says about itself.
+
+    trail: what became of the model's nodes, where `follow_nodes` asked for it.
+    """
 
     graphs: ModelGraphs
     target: Target
@@ -81,6 +87,7 @@ class Compiled:
     assets: dict[str, bytes]
     traces: int
     seconds: dict[str, float]
+    trail: Trail | None = None
 
 
 @dataclass(frozen=True)
@@ -122,21 +129,24 @@ def compile_loaded(
     assets = read_assets(loaded)
     step, folder = options.dump_after or ("", None)
     limits = build_options(options, assets)
+    trail = Trail.of(loaded) if options.follow_nodes else None
     graphs = build(
         loaded, limits, dump_after=(step,) if step else (), dump_dir=folder, stop_after=options.stop_after,
-        watch=graph_watch(report),
+        watch=graph_watch(report, trail),
     )  # fmt: skip
     seconds["graph"] = time.perf_counter() - clock
     if options.stop_after is not None:
         return None
-    return compile_graphs(graphs, options, assets, seconds, report)
+    return replace(compile_graphs(graphs, options, assets, seconds, report), trail=trail)
 
 
-def graph_watch(report: Report) -> Callable[[str, Build], None]:
-    """Tells `report` after each step of the graph how many of them are done."""
+def graph_watch(report: Report, trail: Trail | None = None) -> Callable[[str, Build], None]:
+    """Tells `report` after each step of the graph how many of them are done, and `trail` what it left."""
 
-    def watch(step: str, _: Build) -> None:
+    def watch(step: str, work: Build) -> None:
         report(f"graph, {step} done", (STEP_NAMES.index(step) + 1) / len(STEP_NAMES))
+        if trail is not None:
+            trail.watch(step, work)
 
     return watch
 
@@ -180,14 +190,21 @@ def compile_graphs(
 
 
 def compile_to_blob(
-    path: str | Path, blob: str | Path, options: CompileOptions, report: Report = silent
+    path: str | Path, blob: str | Path, options: CompileOptions, report: Report = silent, nodes: Path | None = None
 ) -> CompileSummary | None:
-    """Compiles and writes; nothing is at `blob` that was not there before unless all of it worked."""
+    """Compiles and writes; nothing is at `blob` that was not there before unless all of it worked.
+
+    nodes: a JSON file to write what became of every node of the model to (docs/cli.md).
+    """
     clock = time.perf_counter()
-    compiled = compile_model(path, options, report)
+    compiled = compile_model(path, replace(options, follow_nodes=nodes is not None), report)
     if compiled is None:
         return None
     size = write_blob(compiled.programs, compiled.states, compiled.metadata, compiled.assets, blob, report)
+    if nodes is not None and compiled.trail is not None:
+        write_node_report(
+            nodes, compiled.trail, compiled.graphs.entries, compiled.lowered, options.target, options.precision
+        )
     compiled.seconds["total"] = time.perf_counter() - clock
     return CompileSummary(_summary(compiled, size), compiled.graphs.report, size, compiled.seconds)
 

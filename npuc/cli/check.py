@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-IN_BLOB = tuple(name for name in COMPILE_NAMES if name not in ("dims", "state_rows"))
+IN_BLOB = tuple(name for name in COMPILE_NAMES if name not in ("dims", "values", "state_rows"))
 
 
 @click.command("check", cls=SectionedCommand, sections=COMPILE_SECTION)
@@ -78,6 +78,8 @@ def command(
     """
     if sum(value is not None for value in (input_, prompt, prompt_ids)) > 1:
         raise click.UsageError("--input, --prompt and --prompt-ids exclude each other")
+    if given["values"]:
+        raise click.UsageError("--value belongs to compile and exec: here onnxruntime runs the model as it is")
     if blob is not None:
         _refuse_given(ctx, blob)
     from npuc.compare import Request, check

@@ -20,12 +20,19 @@ from npuc.cli.progress import progress
     "--dump-after", type=(str, click.Path(file_okay=False, path_type=Path)), metavar="STEP DIR",
     help="Save the graph after a step, such as fold, or after `all`, as ONNX files.",
 )  # fmt: skip
+@output_option(
+    "--report",
+    "node_report",
+    metavar="R.json",
+    help="Write what became of every node of the model: engine, kernel, why.",
+)  # fmt: skip
 @click.option("--stop-after", metavar="STEP", help="Stop after a step of the graph; no blob is written.")
 @json_option
 def command(
     model: Path,
     output: Path | None,
     dump_after: tuple[str, Path] | None,
+    node_report: Path | None,
     stop_after: str | None,
     as_json: bool,
     **given: Any,
@@ -46,6 +53,8 @@ def command(
         raise click.UsageError("say where the blob goes: -o BLOB")
     if stop_after is not None and output is not None:
         raise click.UsageError("-o and --stop-after exclude each other: a stopped compilation writes no blob")
+    if stop_after is not None and node_report is not None:
+        raise click.UsageError("--report and --stop-after exclude each other: kernels are chosen after the last step")
     if is_blob(model):
         raise click.UsageError(f"{model} is compiled already: `npuc run` and `npuc exec` take it as it is")
     from npuc.driver import compile_model, compile_to_blob
@@ -56,8 +65,9 @@ def command(
             compile_model(model, options, report)
         return
     keep_inputs(output, model)
+    keep_inputs(node_report, model)
     with progress() as report:
-        summary = compile_to_blob(model, output, options, report)
+        summary = compile_to_blob(model, output, options, report, node_report)
     assert summary is not None, "only --stop-after ends without a blob"
     for line in summary.report:
         note(line)

@@ -57,8 +57,9 @@ def command(
 ) -> None:
     """Run any graph once, on tensors from a file.
 
-    A MODEL is compiled first, as a plain graph: open dimensions take their values from the inputs. States start from
-    their initial values. Without BLOB or MODEL it is the embedded model's blob, with an --entry such as prefill.
+    A MODEL is compiled first, as a plain graph: open dimensions, shapes and axes take their values from the inputs.
+    States start from their initial values. Without BLOB or MODEL it is the embedded model's blob, and --entry is one
+    of its entries, such as prefill.
 
     \b
     npuc exec graph.onnx --input in.npz --output out.npz --precision f32
@@ -67,11 +68,14 @@ def command(
     settle_mode(mode)
     tensors = read_tensors(input_)
     is_model = source is not None and not is_blob(source)
+    values: dict[str, NDArray[np.generic]] = {}
     if is_model:
         assert source is not None
         given["dims"] = (*dims_of(source, tensors).items(), *given["dims"])  # a given --dim wins
-    llm = False if is_model else None
-    with blob_for(source, lambda: options_of(given, llm=llm), given=compile_option_given(ctx)) as path:
+        values = deciding_values(source, tensors)
+        tensors = {name: tensor for name, tensor in tensors.items() if name not in values}
+    more = {"llm": False, "values": values} if is_model else {}
+    with blob_for(source, lambda: options_of(given, **more), given=compile_option_given(ctx)) as path:
         import npurt
 
         with progress() as report:
@@ -112,6 +116,14 @@ def write_tensors(path: Path, tensors: Tensors) -> None:
 
     with atomic_file(path) as file:
         np.savez(file, **tensors)  # type: ignore[arg-type]  # NumPy's stub takes the names for its own options
+
+
+def deciding_values(model: Path, tensors: Tensors) -> dict[str, NDArray[np.generic]]:
+    """The given inputs that decide shapes or axes: the program has them as constants. ModelRefused as for `dims_of`."""
+    from npuc.frontend import load
+    from npuc.graph.given import deciding_inputs
+
+    return {name: tensors[name] for name in deciding_inputs(load(model).model, llm=False) if name in tensors}
 
 
 def dims_of(model: Path, tensors: Tensors) -> dict[str, int]:

@@ -47,6 +47,33 @@ def _numbers(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
     return tuple(int(word) for word in words)
 
 
+def _values(_: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Texts ``NAME=A,B`` as pairs of a name and numbers."""
+    pairs = []
+    for text in texts:
+        name, _equals, numbers = text.rpartition("=")
+        try:
+            [float(number) for number in numbers.split(",") if numbers]
+        except ValueError:
+            raise click.BadParameter(f"{text!r} is not of the form {parameter.metavar}") from None
+        if not name:
+            raise click.BadParameter(f"{text!r} is not of the form {parameter.metavar}")
+        pairs.append((name, numbers))
+    return tuple(pairs)
+
+
+def _arrays(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
+    """Numbers as arrays: whole ones as int64, others as float64."""
+    import numpy as np
+
+    def array(text: str) -> Any:
+        numbers = text.split(",") if text else []
+        whole = all(number.strip().lstrip("+-").isdigit() for number in numbers)
+        return np.array([int(n) if whole else float(n) for n in numbers], np.int64 if whole else np.float64)
+
+    return {name: array(text) for name, text in pairs}
+
+
 POSITIVE = click.IntRange(min=1)
 
 dim_option = click.option(
@@ -77,6 +104,10 @@ COMPILE_OPTIONS = (
     ),
     dim_option,
     click.option(
+        "--value", "values", callback=_values, multiple=True, metavar="NAME=A,B",
+        help="Numbers of an input that decides shapes or axes; it becomes a constant. May be repeated.",
+    ),
+    click.option(
         "--state-rows", callback=_assignments, multiple=True, metavar="ID=N",
         help="Most rows of a growing variable in a graph that is no language model. May be repeated.",
     ),
@@ -92,7 +123,7 @@ COMPILE_OPTIONS = (
 )  # fmt: skip
 
 COMPILE_NAMES = (
-    "target", "precision", "max_prompt_len", "chunk", "min_response_len", "capacities", "dims", "state_rows",
+    "target", "precision", "max_prompt_len", "chunk", "min_response_len", "capacities", "dims", "values", "state_rows",
     "kernels", "choices",
 )  # fmt: skip
 
@@ -130,7 +161,7 @@ def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
         state_rows=dict(given["state_rows"]),
         kernels=given["kernels"],
         choices=given["choices"],
-        **more,
+        **{"values": _arrays(given["values"]), **more},
     )
 
 

@@ -43,9 +43,9 @@ def _not_over_the_last_axis(node: ir.Node, types: Types) -> bool:
 BODIES: Mapping[str, Needed] = {
     **dict.fromkeys(
         (
-            "AffineGrid", "Attention", "BlackmanWindow", "CausalConvWithState", "Celu", "CenterCropPad",
+            "Attention", "BlackmanWindow", "CausalConvWithState", "Celu", "CenterCropPad",
             "DepthToSpace", "DynamicQuantizeLinear", "GroupNormalization", "HammingWindow", "HannWindow",
-            "HardSwish", "LinearAttention", "MeanVarianceNormalization", "Mish", "NegativeLogLikelihoodLoss",
+            "HardSwish", "MeanVarianceNormalization", "Mish", "NegativeLogLikelihoodLoss",
             "PRelu", "ReduceLogSum", "ReduceLogSumExp", "RotaryEmbedding", "Selu", "Shrink",
             "SoftmaxCrossEntropyLoss", "Softsign", "SpaceToDepth", "SwiGLU", "ThresholdedRelu",
         ),
@@ -56,7 +56,7 @@ BODIES: Mapping[str, Needed] = {
 }  # fmt: skip
 """When an operator of the default domain is written out as its function body."""
 
-LLM_OWN = ("Attention", "RotaryEmbedding", "CausalConvWithState", "LinearAttention", "DynamicQuantizeLinear")
+LLM_OWN = ("Attention", "RotaryEmbedding", "CausalConvWithState", "DynamicQuantizeLinear")
 """In a language model these have rules that know its cache and its rows."""
 
 

@@ -154,7 +154,9 @@ def _merge_equal(graph: ir.Graph) -> bool:
 
 def _hashable(attribute: ir.Attr) -> object:
     value = attribute.value
-    return (value.dtype, value.tobytes()) if attribute.type == ir.AttributeType.TENSOR else str(value)
+    if attribute.type != ir.AttributeType.TENSOR:
+        return str(value)
+    return value.dtype, str(value.numpy().tolist()) if value.dtype == ir.DataType.STRING else value.tobytes()
 
 
 def _permutation(node: ir.Node) -> list[int]:

@@ -4,6 +4,7 @@ constants, so whoever compiles gives their values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -53,6 +54,8 @@ def give_inputs(model: ir.Model, values: Mapping[str, np.ndarray]) -> None:
         if value.dtype is None:
             raise OptionError(f"--value {name}: the input has no element type")
         shape = value.shape
+        if shape is not None and shape.is_static() and array.ndim == 1 and array.size == math.prod(shape.numpy()):
+            array = array.reshape(shape.numpy())  # a command line gives a row of numbers
         if shape is not None and not _fits(shape, array.shape):
             raise OptionError(f"--value {name}: shape {list(array.shape)} was given, {list(shape)} is due")
         model.graph.inputs.remove(value)

@@ -17,8 +17,6 @@ SOURCE = "npuc.source"
 WIDE = "npuc.wide"
 """Metadata key of a constant that stays float32, whatever the precision: a scale of codes."""
 
-_MAX_SOURCES = 12
-
 SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "Reshape": (1,),
     "Expand": (1,),
@@ -34,7 +32,10 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "OneHot": (1,),
     "ConstantOfShape": (0,),
     "Range": (0, 1, 2),
-    **{f"Reduce{kind}": (1,) for kind in ("Sum", "Mean", "Max", "Min", "Prod", "SumSquare", "L2")},
+    **{
+        f"Reduce{kind}": (1,)
+        for kind in ("Sum", "Mean", "Max", "Min", "Prod", "SumSquare", "L1", "L2", "LogSum", "LogSumExp")
+    },
 }
 """Inputs that say how an operator of the default domain works, not what it works on. They must become constants."""
 
@@ -96,10 +97,7 @@ def sources(nodes: Iterable[ir.Node]) -> str:
         for name in node.metadata_props.get(SOURCE, node.name or "").split(";"):
             if name:
                 names.setdefault(name)
-    kept = list(names)
-    if len(kept) > _MAX_SOURCES:
-        kept = [*kept[: _MAX_SOURCES - 1], kept[-1]]
-    return ";".join(kept)
+    return ";".join(names)
 
 
 class Builder:

@@ -12,6 +12,7 @@ from npuc.frontend.errors import Problems
 from npuc.frontend.facts import Types
 from npuc.frontend.text import node_text
 from npuc.graph.edit import Names, redirect
+from npuc.graph.nodes import SOURCE, sources
 
 
 class Site:
@@ -64,6 +65,7 @@ class Site:
         """A new node in front of this one. Returns its only output."""
         name = self._names.node(f"{self.node.name}.{op_type}")
         node = ir.node(op_type, inputs, attributes or {}, domain=domain, name=name)
+        node.metadata_props[SOURCE] = sources([self.node])
         node.outputs[0].name = self._names.value(f"{name}.out")
         self.graph.insert_before(self.node, node)
         return node.outputs[0]

@@ -57,6 +57,7 @@ class FakeOptions:
     llm: bool | None = None
     dump_after: tuple[str, Path] | None = None
     stop_after: str | None = None
+    values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass
@@ -77,7 +78,9 @@ class Compiler:
     def compile_model(self, model: Path, options: FakeOptions, report: Report) -> None:
         self.calls.append((model, None, options))
 
-    def compile_to_blob(self, model: Path, blob: Path, options: FakeOptions, report: Report) -> FakeSummary:
+    def compile_to_blob(
+        self, model: Path, blob: Path, options: FakeOptions, report: Report, nodes: Path | None = None
+    ) -> FakeSummary:
         self.calls.append((model, blob, options))
         if self.error is not None:
             raise self.error

@@ -24,7 +24,7 @@ def test_defaults_are_left_to_the_compiler(npuc: Runner, compiler: Compiler, mod
 def test_every_option_arrives(npuc: Runner, compiler: Compiler, model: Path, tmp_path: Path) -> None:
     words = (
         "--target t.toml --precision f32 --max-prompt-len 8 --chunk 4 --min-response-len 2 --capacities 10,16 "
-        "--dim batch=1 --dim a=b=7 --state-rows cache=0"
+        "--dim batch=1 --dim a=b=7 --state-rows cache=0 --value s=3,-4 --value e="
     )
     assert npuc("compile", model, "-o", tmp_path / "x", *words.split()).code == 0
     options = compiler.calls[0][2]
@@ -33,6 +33,7 @@ def test_every_option_arrives(npuc: Runner, compiler: Compiler, model: Path, tmp
     assert options.capacities == (10, 16)
     assert options.dims == {"batch": 1, "a=b": 7}
     assert options.state_rows == {"cache": 0}
+    assert {name: array.tolist() for name, array in options.values.items()} == {"s": [3, -4], "e": []}
 
 
 def test_the_summary_goes_to_stdout_and_the_report_to_stderr(
@@ -79,6 +80,10 @@ def test_a_stopped_compilation_writes_no_blob(npuc: Runner, compiler: Compiler, 
         (
             ["-o", "x", "--capacities", "0"],
             "error: Invalid value for '--capacities': '0' is not a list of numbers above 0, such as 256,1152\n",
+        ),
+        (
+            ["-o", "x", "--value", "s=3,x"],
+            "error: Invalid value for '--value': 's=3,x' is not of the form NAME=A,B\n",
         ),
         (["-o", "x", "--chunk", "0"], "error: Invalid value for '--chunk': 0 is not in the range x>=1.\n"),
     ],
