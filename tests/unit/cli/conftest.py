@@ -58,6 +58,8 @@ class FakeOptions:
     dump_after: tuple[str, Path] | None = None
     stop_after: str | None = None
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    kernels: tuple[str, ...] = ()
+    choices: Path | None = None
 
 
 @dataclass

@@ -28,7 +28,7 @@ def test_each_shell_gets_a_script(npuc: Runner, monkeypatch: pytest.MonkeyPatch,
         ("npuc ro", ["plain,roofline"]),
         ("npuc run --mo", ["plain,--mode"]),
         ("npuc run --mode ", ["plain,exact", "plain,fast"]),
-        ("npuc models ", ["plain,list", "plain,pull"]),
+        ("npuc models ", ["plain,list", "plain,pull", "plain,shape"]),
         ("npuc compile ", ["file,"]),
     ],
 )

