@@ -53,8 +53,8 @@ def test_ports_have_the_type_of_the_tasks_and_leave_out_step_and_states() -> Non
         (PortSpec("x", (4,), INT64), (DType.I32, DType.F32),
          "entry prefill, buffer prefill.in.x: tasks use it as i32 and f32"),
         (PortSpec("x", (4,), STRING), (DType.I32,),
-         "entry prefill, port x: its element type is none of f32, u8, i8, u16, i16, i32, i64, bool, f16, f64, u32, u64, "
-         "bf16, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, u4, i4, f4e2m1, f8e8m0, u2, i2"),
+         "entry prefill, port x: its element type is none of f32, u8, i8, u16, i16, i32, i64, bool, f16, f64, u32, "
+         "u64, bf16, f8e4m3fn, f8e4m3fnuz, f8e5m2, f8e5m2fnuz, u4, i4, f4e2m1, f8e8m0, u2, i2"),
     ],
 )  # fmt: skip
 def test_ports_that_cannot_be(spec: PortSpec, types: tuple[DType, ...], message: str) -> None:
