@@ -10,6 +10,8 @@ import numpy as np
 DEFAULT_MAX_PROMPT_LEN = 1024
 DEFAULT_MIN_RESPONSE_LEN = 128
 DEFAULT_CHUNK = 128
+DEFAULT_WHOLE_CHUNK = 16
+"""Of models whose chunks must be whole: the rest of a prompt, up to this less one, goes row by row."""
 MAX_TOKENS = 1 << 17
 """Most rows of a cache: each is tried, since masks and position tables are proven by evaluation."""
 

@@ -8,6 +8,7 @@ from npuc.graph.options import (
     DEFAULT_CHUNK,
     DEFAULT_MAX_PROMPT_LEN,
     DEFAULT_MIN_RESPONSE_LEN,
+    DEFAULT_WHOLE_CHUNK,
     BuildOptions,
     OptionError,
 )
@@ -56,19 +57,24 @@ def wanted_positions(options: BuildOptions, bounds: list[Bound]) -> int:
 
 
 def choose_sizes(
-    options: BuildOptions, bounds: list[Bound], fixed_rows: int | None, report: list[str], grows: bool = True
+    options: BuildOptions,
+    bounds: list[Bound],
+    fixed_rows: int | None,
+    report: list[str],
+    grows: bool = True,
+    whole_runs: bool = False,
 ) -> Sizes:
     """Sizes from the options and the model's limits.
 
     bounds: largest capacities that parts of the model allow. fixed_rows: rows of a run that the graph has been exported
     with, None if it takes any number. grows: whether there is a cache; without one all capacities are one program, and
-    the largest is kept. Clamps of defaults and of the chunk are reported, one line each. Raises OptionError for an
-    explicit prompt limit or capacity beyond a bound.
+    the largest is kept. whole_runs: whether a chunk must have all its rows valid. Clamps of defaults and of the chunk
+    are reported, one line each. Raises OptionError for an explicit prompt limit or capacity beyond a bound.
     """
     bound = min(bounds, key=lambda b: b.rows, default=None)
     prompt, response = _prompt_and_response(options, bound, report)
     capacities = _capacities(options, bound, prompt, response)
-    chunk = options.chunk or min(DEFAULT_CHUNK, prompt)
+    chunk = options.chunk or min(DEFAULT_WHOLE_CHUNK if whole_runs else DEFAULT_CHUNK, prompt)
     if options.chunk is not None and chunk > prompt:
         report.append(f"chunk {chunk} is more than the prompt limit: {prompt} is used")
         chunk = prompt

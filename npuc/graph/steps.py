@@ -159,17 +159,18 @@ def measure(build: Build) -> None:
     check_caches(build.states, build.classes)
     dims_ = input_dims(build.model.graph, roles, build.classes, options, build.inference, report)
     check_single_rows(build.classes, dims_.fixed_rows)
-    if needs_whole_runs(build.classes) and dims_.fixed_rows is None:
+    whole_runs = needs_whole_runs(build.classes)
+    if whole_runs and dims_.fixed_rows is None:
         report.append(
-            "a state is replaced by each run and takes padding in: chunks are run where all their rows are valid, and "
-            "the rest of a prompt row by row"
+            "a state is replaced by each run and would take padding in: chunks are run where all their rows are valid, "
+            "and the rest of a prompt row by row"
         )
     values = step_values(dims_, build.inference, build.classes)
     bounds = [] if options.max_positions is None else [Bound(options.max_positions, "the model's configuration allows")]
     bounds += [Bound(kind.slots, "its cache of a fixed size has") for kind in build.classes if kind.slots is not None]
     table = values.position_bound(wanted_positions(options, bounds))
     bounds += [table] if table else []
-    sizes = choose_sizes(options, bounds, dims_.fixed_rows, report, grows=bool(roles.growing))
+    sizes = choose_sizes(options, bounds, dims_.fixed_rows, report, bool(roles.growing), whole_runs)
     slots = [kind.slots for kind in build.classes if kind.slots is not None]
     limit = min([*slots, *([table.rows] if table else [])], default=None)
     check_counts(build.model.graph, build.states, build.classes, values.prober, values.points(sizes, limit))

@@ -118,6 +118,15 @@ def test_padding_stays_out_of_a_recurrence(prompt, chunk, mode, tmp_path):
     np.testing.assert_allclose(np.concatenate([got.prompt, got.step]), expected(model, tokens), rtol=1e-5, atol=1e-5)
 
 
+def test_chunks_that_must_be_whole_are_short(tmp_path):
+    summary = compile_to_blob(recurrent(tmp_path), tmp_path / "m.npu", CompileOptions(max_prompt_len=64))
+    assert summary is not None and summary.lines[0] == "chunk       16 rows, prompts up to 64 tokens"
+    assert summary.report[0] == (
+        "a state is replaced by each run and would take padding in: chunks are run where all their rows are valid, and "
+        "the rest of a prompt row by row"
+    )
+
+
 def test_a_run_with_padding_is_refused(tmp_path):
     blob = compile_to(tmp_path / "m.npu", recurrent(tmp_path), chunk=4, max_prompt_len=8, capacities=(16,))
     device = npurt.Device(npurt.load(blob))
