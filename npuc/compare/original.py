@@ -111,7 +111,8 @@ class _Run:
             elif role is Role.POSITIONS:
                 feeds[name] = np.broadcast_to(np.arange(past, past + len(ids)), shape)
             elif role in (Role.COUNT, Role.TOTAL, Role.LAST) and name not in feeds:
-                counts = {Role.COUNT: past, Role.TOTAL: past + len(ids), Role.LAST: past + len(ids) - 1}
+                total = min(past + len(ids), self._dims.circle or past + len(ids))
+                counts = {Role.COUNT: past, Role.TOTAL: total, Role.LAST: total - 1}
                 feeds[name] = np.full(shape, counts[role])
         found = self._oracle.run(feeds)
         for id, name in self._names.before.items():

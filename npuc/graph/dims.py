@@ -24,7 +24,7 @@ class InputDims:
     """Shapes of a language model's graph inputs as functions of n_past and rows. Batch is 1.
 
     states: state id to its shape, with None at the growing axis. kept: by id, rows at that axis at most. fixed_rows:
-    rows a run that the graph insists on.
+    rows a run that the graph insists on. circle: slots of circular caches, which no count of filled slots exceeds.
     """
 
     graph: ir.Graph
@@ -32,6 +32,7 @@ class InputDims:
     states: dict[str, Dims]
     fixed_rows: int | None
     kept: Mapping[str, int] = field(default_factory=dict)
+    circle: int | None = None
 
     def shapes(self, n_past: int, rows: int) -> dict[ir.Value, Dims]:
         """Shapes with n_past slots in the caches and `rows` new tokens."""
@@ -85,7 +86,8 @@ def input_dims(
         )
     check_llm_dims(options, names.values())
     kept = {kind.id: kind.kept for kind in classes if kind.kept is not None}
-    dims = InputDims(graph, roles, states, fixed_rows, kept)
+    circle = min((kind.slots for kind in classes if kind.circular and kind.slots is not None), default=None)
+    dims = InputDims(graph, roles, states, fixed_rows, kept, circle)
     _fill_from_structure(dims, names, inference, report)
     return dims
 

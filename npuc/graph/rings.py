@@ -1,4 +1,5 @@
-"""Rings: a cache of which the model keeps the last rows has just these slots, and token i lies in slot i modulo them.
+"""Rings: a cache of which the model keeps the last rows, or which it writes in a circle, has just these slots on the
+device, and token i lies in slot i modulo them.
 
 A run reads the ring before it writes it. Its first row sees at most as many past tokens as the model keeps, so that no
 more slots are needed; rows of the run itself are seen from the chip.
@@ -26,11 +27,11 @@ def find_rings(
     capacity: of the largest entry. In every entry npuc.Attention must be the one reader of the state, and a ring with
     as many slots its other operand: attention over rings knows the token of each slot.
     """
-    kept = {
-        state.input or "": kind.kept
-        for state, kind in zip(states, classes, strict=True)
-        if kind.kind == "append" and kind.kept is not None and kind.slots is None and kind.kept < capacity
-    }
+    kept = {}
+    for state, kind in zip(states, classes, strict=True):
+        rows = kind.slots if kind.circular else kind.kept if kind.slots is None else None
+        if kind.kind == "append" and rows is not None and rows < capacity:
+            kept[state.input or ""] = rows
     for draft in drafts:
         inputs = {value.name or "": value for value in draft.graph.inputs}
         for name in [name for name in kept if name in inputs]:

@@ -43,7 +43,9 @@ def find_fixed_caches(
                 slots = state.shape[CACHE_ROWS_AXIS]
                 why = f"node {found.node} ({found.op}) writes rows into its {slots} slots"
                 new_states[index] = replace(state, growing_axis=CACHE_ROWS_AXIS)
-                new_classes[index] = StateClass(state.id, "append", CACHE_ROWS_AXIS, found.rows, why, slots=slots)
+                new_classes[index] = StateClass(
+                    state.id, "append", CACHE_ROWS_AXIS, found.rows, why, slots=slots, circular=found.circular
+                )
     numbers = {state.input for state in states if state.dtype in _WHOLE and int(np.prod(state.shape)) == 1}
     for index, (state, kind) in enumerate(zip(states, classes, strict=True)):
         after = outputs.get(state.output)
@@ -74,11 +76,12 @@ def _counts(after: ir.Value, numbers: Set[str | None]) -> bool:
 
 @dataclass(frozen=True)
 class _Write:
-    """What writes a cache. rows: name of the new rows."""
+    """What writes a cache. rows: name of the new rows. circular: whether it goes on in front behind the last slot."""
 
     rows: str
     node: str
     op: str
+    circular: bool = False
 
 
 def _say_write(graph: ir.Graph, before: ir.Value, after: ir.Value, names: Names) -> _Write | None:
@@ -93,8 +96,7 @@ def _say_write(graph: ir.Graph, before: ir.Value, after: ir.Value, names: Names)
 
 
 def _scattered(graph: ir.Graph, before: ir.Value, node: ir.Node, names: Names) -> _Write | None:
-    """TensorScatter(before, new rows, first row?) along the rows. Its circular mode differs from the linear one behind
-    the last slot alone, and no cache gets further."""
+    """TensorScatter(before, new rows, first row?) along the rows."""
     if source_of(node.inputs[0]) is not before or attributes(node).get("axis", -2) not in (-2, CACHE_ROWS_AXIS):
         return None
     place = Place(graph, node, names)
@@ -102,7 +104,8 @@ def _scattered(graph: ir.Graph, before: ir.Value, node: ir.Node, names: Names) -
     start = place.whole(0) if first is None else place.op("ReduceMin", first, keepdims=0)
     new = place.required(1)
     place.replace(place.op("WriteRows", before, new, start, domain=DOMAIN))
-    return _Write(new.name or "", node.name or "", node.op_type)
+    mode = attributes(node).get("mode", "linear")
+    return _Write(new.name or "", node.name or "", node.op_type, circular=mode in ("circular", b"circular"))
 
 
 def _indexed(graph: ir.Graph, before: ir.Value, made: ir.Value | None, names: Names) -> _Write | None:
@@ -147,7 +150,7 @@ def check_counts(
         elif kind.slots is not None:
             write = producer(source_of(after), "WriteRows", domain=DOMAIN)
             assert write is not None and write.inputs[2] is not None, f"the write of {state.id} has been found above"
-            wrong = _wrong_slots(write.inputs[2], prober, points)
+            wrong = _wrong_slots(write.inputs[2], prober, points, kind.slots if kind.circular else None)
             if wrong is not None:
                 due = list(range(wrong.n_past, wrong.total))
                 problems.add(
@@ -157,15 +160,17 @@ def check_counts(
     problems.refuse()
 
 
-def _wrong_slots(start: ir.Value, prober: Prober, points: Sequence[Point]) -> Point | None:
+def _wrong_slots(start: ir.Value, prober: Prober, points: Sequence[Point], ring: int | None) -> Point | None:
     """A step at which rows are not written from n_past on. start: the first row; of ScatterND the least of them all,
-    which says nothing of the others."""
+    which says nothing of the others. ring: slots of a circular cache."""
     least = start.producer()
     indices = least.inputs[0] if least is not None and is_op(least, "ReduceMin") else None
     for point in points:
         if indices is not None and indices.shape is not None and len(indices.shape) == 2:
             if prober.evaluate(indices, point).tolist() != [[slot] for slot in range(point.n_past, point.total)]:
                 return point
-        elif prober.evaluate(start, point).reshape(-1).tolist() != [point.n_past]:
+        elif [row % (ring or point.total) for row in prober.evaluate(start, point).reshape(-1).tolist()] != [
+            point.n_past % (ring or point.total)
+        ]:
             return point
     return None

@@ -22,7 +22,8 @@ class StateClass:
     append state, and of a replace state that is a window: the last `kept` rows of the value named `rows`. rows: of an
     append state the name of the value that holds the new rows; None where an attention operator makes them inside.
     why: the proof, one sentence. kept: rows of an append state that the graph keeps at most, it drops older ones; None
-    for all. slots: rows of a buffer of a fixed size that holds an append state; None for one that grows.
+    for all. slots: rows of a buffer of a fixed size that holds an append state; None for one that grows. circular:
+    whether token i goes to slot i modulo the slots, so that the buffer never is full.
     """
 
     id: str
@@ -32,6 +33,7 @@ class StateClass:
     why: str
     kept: int | None = None
     slots: int | None = None
+    circular: bool = False
 
     @property
     def is_window(self) -> bool:

@@ -167,11 +167,11 @@ def measure(build: Build) -> None:
         )
     values = step_values(dims_, build.inference, build.classes)
     bounds = [] if options.max_positions is None else [Bound(options.max_positions, "the model's configuration allows")]
-    bounds += [Bound(kind.slots, "its cache of a fixed size has") for kind in build.classes if kind.slots is not None]
+    slots = [kind.slots for kind in build.classes if kind.slots is not None and not kind.circular]
+    bounds += [Bound(count, "its cache of a fixed size has") for count in slots]
     table = values.position_bound(wanted_positions(options, bounds))
     bounds += [table] if table else []
     sizes = choose_sizes(options, bounds, dims_.fixed_rows, report, bool(roles.growing), whole_runs)
-    slots = [kind.slots for kind in build.classes if kind.slots is not None]
     limit = min([*slots, *([table.rows] if table else [])], default=None)
     check_counts(build.model.graph, build.states, build.classes, values.prober, values.points(sizes, limit))
     meanings = values.meanings(sizes, limit, report)

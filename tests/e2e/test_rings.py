@@ -9,6 +9,7 @@ import npurt
 from npuc.compare.check import Request as Check
 from npuc.compare.check import check
 from npuc.driver import CompileOptions, compile_to_blob
+from tests.support.decoders import decoder
 from tests.support.models import CORPUS, answer, compile_to, reference
 
 MODEL = CORPUS / "mistral-torchdyn-op18-winkv" / "model.onnx"
@@ -37,6 +38,30 @@ def test_a_context_that_fits_needs_no_ring(tmp_path):
     compile_to(tmp_path / "m.npu", MODEL, chunk=2, max_prompt_len=3, capacities=(KEPT,))
     states = npurt.load(tmp_path / "m.npu").metadata.states
     assert {(state.kind, state.shape[2]) for state in states} == {("append", KEPT + 1)}
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("chunk", [1, 4])
+def test_a_cache_that_is_written_in_a_circle(chunk, mode, tmp_path):
+    """TensorScatter, circular: the context has no bound, and 30 tokens go through 6 slots."""
+    model = decoder(tmp_path / "model.onnx", "tensor_scatter_circular", slots=6)
+    options = CompileOptions(precision="f32", chunk=chunk, max_prompt_len=6, capacities=(11, 40))
+    result = check(Check(model, options, prompt=[3, 1, 4, 1, 5], tokens=25, mode=mode))
+    assert result.agrees
+    compile_to(tmp_path / "m.npu", model, chunk=chunk, max_prompt_len=6, capacities=(11, 40))
+    assert {(s.kind, s.shape[2]) for s in npurt.load(tmp_path / "m.npu").metadata.states} == {("ring", 6)}
+
+
+def test_a_prompt_may_be_longer_than_the_circle(tmp_path):
+    """In chunks of any size as token by token."""
+    model = decoder(tmp_path / "model.onnx", "tensor_scatter_circular", slots=6)
+    tokens = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7]
+    sizes = {"max_prompt_len": 14, "capacities": (20,)}
+    first, *others = (
+        answer(compile_to(tmp_path / f"{chunk}.npu", model, chunk=chunk, **sizes), tokens, []) for chunk in (1, 4, 14)
+    )
+    for other in others:
+        np.testing.assert_array_equal(other.prompt, first.prompt)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 9])

@@ -56,8 +56,8 @@ class GraphMaker:
         return path
 
 
-def decoder(path: Path, form: str) -> Path:
-    """Writes a decoder without positions whose cache has one of CACHE_FORMS; the fixed ones have SLOTS slots."""
+def decoder(path: Path, form: str, slots: int = SLOTS) -> Path:
+    """Writes a decoder without positions whose cache has one of CACHE_FORMS. slots: of the fixed ones."""
     g = GraphMaker()
     x = g.op("Gather", g.weight(VOCAB, HIDDEN), "input_ids")
     q, k, v = (g.op("MatMul", x, g.weight(HIDDEN, n * SIZE)) for n in (HEADS, GROUPS, GROUPS))
@@ -65,8 +65,8 @@ def decoder(path: Path, form: str) -> Path:
     made, inputs = _ATTENTION[form](g, q, k, v)
     flat = g.op("Add", x, g.op("MatMul", made, g.weight(HEADS * SIZE, HIDDEN)))
     g.op("MatMul", flat, g.weight(HIDDEN, VOCAB, scale=1.0), out="logits")
-    cache = [1, GROUPS, SLOTS if fixed else "past", SIZE]
-    after = [1, GROUPS, SLOTS if fixed else "total", SIZE]
+    cache = [1, GROUPS, slots if fixed else "past", SIZE]
+    after = [1, GROUPS, slots if fixed else "total", SIZE]
     return g.write(
         path,
         [("input_ids", INT, [1, "rows"]), *inputs, ("past_k", FLOAT, cache), ("past_v", FLOAT, cache)],

@@ -30,11 +30,13 @@ _SMALL = ((0, 3), (7, 3), (5, 4), (6, 1), (0, 1))
 @dataclass(frozen=True)
 class StepValues:
     """The frontier of a model and what each value of it means. prober: evaluates the constants for an entry's rows.
-    layouts: columns that masks may have."""
+    layouts: columns that masks may have. turn: slots of the smallest circular cache: what a run of several rows beyond
+    them means is what its rows mean one by one, and these are tried."""
 
     frontier: tuple[Frontier, ...]
     prober: Prober
     layouts: tuple[Columns, ...] = (ALL,)
+    turn: int | None = None
 
     def meanings(self, sizes: Sizes, limit: int | None, report: list[str]) -> dict[str, Meaning]:
         """Meaning of each frontier value by name, proven on small probes and the real sizes.
@@ -81,7 +83,8 @@ class StepValues:
 
     def points(self, sizes: Sizes, limit: int | None) -> list[Point]:
         """Small probes first, then the real sizes. limit: positions that there are at most."""
-        return _points(sizes, self.prober.fixed_rows, limit)
+        points = _points(sizes, self.prober.fixed_rows, limit)
+        return [p for p in points if self.turn is None or p.rows == 1 or p.total <= self.turn] or [Point(0, 1)]
 
     def position_bound(self, wanted: int) -> Bound | None:
         """The number of positions that the model's tables have, if that is less than `wanted`."""
@@ -112,10 +115,11 @@ class StepValues:
 def step_values(dims: InputDims, inference: Inference, classes: Sequence[StateClass]) -> StepValues:
     """The frontier of a pure, normalised language model. classes: of its states."""
     contents = {name for name, role in dims.roles.inputs.items() if role in STEP_ROLES}
-    limits = dict.fromkeys((c.kept, c.slots) for c in classes if c.kind == "append")
+    limits = dict.fromkeys((c.kept, c.slots, c.circular) for c in classes if c.kind == "append")
     prober = Prober(dims.graph, dims.roles, dims.shapes, inference, dims.fixed_rows)
-    layouts = tuple(Columns(*limit) for limit in {(None, None): None} | limits)
-    return StepValues(tuple(step_frontier(dims.graph, contents)), prober, layouts)
+    layouts = tuple(Columns(*limit) for limit in {(None, None, False): None} | limits)
+    turn = min((c.slots for c in classes if c.circular and c.slots is not None), default=None)
+    return StepValues(tuple(step_frontier(dims.graph, contents)), prober, layouts, turn)
 
 
 def _points(sizes: Sizes, fixed_rows: int | None, limit: int | None) -> list[Point]:

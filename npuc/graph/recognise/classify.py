@@ -190,6 +190,8 @@ def _mask(results: list[tuple[Point, np.ndarray]], evaluate: Evaluate, columns: 
     visible, hidden = _two_values(planes[0][1][-1, own], [plane for _, plane in planes], padded[1])
     patterns = [(point, plane == visible) for point, plane in planes]
     causal, window = _pattern(patterns, columns)
+    if columns.circular and causal and columns.slots is not None:
+        window = window or columns.slots  # older tokens have lost their slots
     point, plane = padded
     expected = visible_columns(point, causal, window, columns) & ~np.isin(columns.of(point), point.hidden)
     return Mask(rank, has_rows, causal, window, visible, hidden, _equal(plane == visible, expected), columns)

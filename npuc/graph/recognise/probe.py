@@ -33,15 +33,19 @@ class Point:
 @dataclass(frozen=True)
 class Columns:
     """Which slots have a column in a mask: the past tokens and the new ones; of the past only the last `kept`, where
-    the caches drop older ones; or all `slots` of caches of a fixed size."""
+    the caches drop older ones; or all `slots` of caches of a fixed size. circular: of which a slot has the last token
+    that is its number modulo the slots."""
 
     kept: int | None = None
     slots: int | None = None
+    circular: bool = False
 
     def of(self, point: Point) -> np.ndarray:
-        """Slot of each column, ascending."""
+        """Token of each column; one that is not there yet for a slot that has none."""
         if self.slots is not None:
-            return np.arange(self.slots)
+            slot = np.arange(self.slots)
+            turn = (point.total - 1 - slot) // self.slots * self.slots if self.circular else 0
+            return np.where(slot < point.total, slot + turn, slot)
         first = 0 if self.kept is None else max(0, point.n_past - self.kept)
         return np.arange(first, point.total)
 
