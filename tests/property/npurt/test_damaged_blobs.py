@@ -11,7 +11,7 @@ import pytest
 from npuc.cli import main
 from tests.support.blobs import sections
 from tests.support.damage import damaged, run_damaged
-from tests.support.models import compile_to, make_case
+from tests.support.models import CORPUS, compile_to, make_case
 
 SAMPLE, SWEEP = 80, 4096
 TOKENIZER = {
@@ -69,3 +69,11 @@ def test_the_command_line_refuses_with_one_line(
             assert out == ""
             assert [line[:7] for line in err.splitlines() if not line.startswith("note: ")] == ["error: "]
     assert refusals > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+def test_a_sweep_of_a_blob_with_codes(tmp_path: Path, mode: str) -> None:
+    model = CORPUS / "llama-genai-int4-prunedhead" / "model.onnx"
+    blob = compile_to(tmp_path / "m.npu", model, chunk=2, max_prompt_len=4, min_response_len=2, capacities=(5,))
+    assert_harmless(blob, mode, 0, SWEEP // 4)
