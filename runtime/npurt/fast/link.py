@@ -19,13 +19,14 @@ from npurt.abi.records import BaseKind, Step
 from npurt.fast import attention
 from npurt.fast.alias import alias
 from npurt.fast.cells import Cells
+from npurt.fast.codes import whole_of
 from npurt.fast.context import Call, Context
 from npurt.fast.emit import Emitter
 from npurt.fast.join import join
 from npurt.fast.lift import lift
 from npurt.fast.masked_softmax import Softmaxes
 from npurt.fast.moves import needs
-from npurt.fast.ops import Copy, Op
+from npurt.fast.ops import Copy, Mma, Op
 from npurt.fast.owners import settle
 from npurt.fast.prune import prune
 from npurt.fast.refs import Ref
@@ -127,11 +128,19 @@ def link(image: Image, entry: Entry, context: Context, homes: Mapping[int, Ref],
     groups = attention.find(ops, cells, local, context, softmaxes) if options.attention else None
     if groups:
         ops = prune(ops, cells, local, groups.touched)
+    _share_weights(ops, constant)
     emitter = Emitter(image, context)
     calls = emitter.emit(ops, groups)
     before = groups.before() if groups is not None else []
     stats.kept, stats.calls, stats.seconds = len(ops), len(calls), time.perf_counter() - clock
     return LinkedEntry(calls, before, limits, stats)
+
+
+def _share_weights(ops: Sequence[Op], constant: int) -> None:
+    """Lets products with tiles of one packed weight know all of it."""
+    coded = [(op, op.b, op.codes) for op in ops if isinstance(op, Mma) and op.codes is not None]
+    for (op, _, _), whole in zip(coded, whole_of([(b, codes) for _, b, codes in coded], constant), strict=True):
+        op.whole = whole
 
 
 def _limits(ops: Sequence[Op], context: Context) -> frozenset[Limit]:

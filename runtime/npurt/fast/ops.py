@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from npurt.abi.records import Step
-from npurt.fast.codes import Codes
+from npurt.fast.codes import Codes, Whole
 from npurt.fast.refs import Ref, spread
 from npurt.image import TaskRef
 from npurt.shave.program import Program
@@ -221,6 +221,7 @@ class Mma(Op):
     clamp: tuple[float, float] | None
     cut: Cut | None = None
     codes: Codes | None = None
+    whole: Whole | None = None
 
     @property
     def plain(self) -> bool:

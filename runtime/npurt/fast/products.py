@@ -35,7 +35,7 @@ def product_calls(op: Mma, context: Context) -> list[Call]:
 
 def _coded_calls(op: Mma, codes: Codes, context: Context) -> list[Call]:
     """A product whose second operand holds codes: its numbers are at hand, or are computed first."""
-    numbers = numbers_of(op.b, codes, context.memory)
+    numbers = numbers_of(op.b, codes, op.whole, context.memory)
     a, c = context.memory.view(op.a)[0], context.memory.view(op.c)[0]
     post, part = _post(op, context), context.pool.take(c.shape) if op.adds else c
     calls: list[Call] = (
