@@ -17,6 +17,8 @@ ROW_TABLES = {"Gather": 0, "StepRows": 0}
 """Operators of which only the chosen rows of an operand cross."""
 CACHES = (3, 4)
 """Operands of Attention that are the past of a cache."""
+EXPERTS = range(3, 9)
+"""Operands of MoE that hold a part for each expert, of which the chosen ones cross."""
 _BYTES = {ir.DataType.BOOL: 1, ir.DataType.INT8: 1, ir.DataType.UINT8: 1}
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 
@@ -81,6 +83,9 @@ def loads_of(entry: EntryGraph, item: int, n_past: int) -> Loads:
                 total += min(_bytes(node.outputs[0], item), _bytes(value, item))
                 continue
             seen.add(value.name)
+            if node.op_type == "MoE" and at in EXPERTS:
+                total += int(_bytes(value, item) * _experts_loaded(node))
+                continue
             total += _cache_bytes(node, value, item, n_past) if _is_cache(node, at) else _bytes(value, item)
         found.append(total)
     return Loads(tuple(found), sum(_bytes(value, item) for value in entry.model.graph.outputs))
@@ -134,6 +139,12 @@ def _packed_bytes(node: ir.Node, at: int, packed: ir.Node, again: bool) -> int:
         return 0 if again else stored
     shape = dims(packed.outputs[0])
     return min(stored, stored // max(shape[0], 1) * (prod(dims(node.outputs[0])) // max(shape[1], 1)))
+
+
+def _experts_loaded(node: ir.Node) -> float:
+    """Share of the experts that the rows of a step can choose together."""
+    assert node.inputs[1] is not None and node.inputs[3] is not None
+    return min(prod(dims(node.inputs[1])) / dims(node.inputs[3])[0], 1.0)
 
 
 def _comes_from_memory(value: ir.Value) -> bool:

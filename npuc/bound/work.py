@@ -50,7 +50,8 @@ MIXING = frozenset({"RMSNorm", "LayerNormalization", "Softmax", "MatMul", "Gemm"
 class NodeWork:
     """Seconds of one node. matrix, vector: on each engine at the full rate.
 
-    engine: "matrix", "vector", "both" (attention: matrix, vector, matrix) or "" for a node that may cost nothing.
+    engine: "matrix", "vector", "both" (attention and experts: matrix, vector, matrix) or "" for a node that may cost
+    nothing.
     gate: its first result needs everything that comes before it (it mixes the last axis, and has one row).
     """
 
@@ -176,10 +177,21 @@ def _attention(node: ir.Node) -> Demand:
     return Demand(attention=(heads, groups, rows, depth, value_depth, window), engine="both")
 
 
+def _mixture(node: ir.Node) -> Demand:
+    """Each row through the experts that it chooses: their products, and the hidden layer between them."""
+    (_, depth, width), columns, chosen = _shape(node.inputs[3]), _shape(node.inputs[5])[1], _shape(node.inputs[1])[-1]
+    pairs = prod(_shape(node.inputs[0])[:-1]) * chosen
+    layers = 2 if attributes(node).get("gated", 1) else 1
+    macs = pairs * depth * (layers * width + columns)
+    hidden = (pairs * depth, ("special", "simple", "simple"))
+    return Demand(macs=(pairs, macs), elements=hidden, engine="both", gate=pairs == chosen)
+
+
 _MATRIX: Mapping[str, Callable[[ir.Node], Demand]] = {
     "MatMul": _matmul,
     "Gemm": _matmul,
     "Attention": _attention,
+    "MoE": _mixture,
 }
 
 

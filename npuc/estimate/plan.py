@@ -15,6 +15,7 @@ from npuc.bound.traffic import STEP_INPUTS
 from npuc.estimate.experts import Experts
 from npuc.estimate.operations import Operation, operations_of
 from npuc.graph.entry import EntryGraph
+from npuc.graph.experts.written_out import written_out
 from npuc.graph.nodes import attributes, dims
 from npuc.graph.state_pairs import NEXT_PREFIX
 
@@ -30,6 +31,7 @@ class Plan:
     """
 
     def __init__(self, graph: EntryGraph) -> None:
+        graph = written_out(graph)
         self.graph = graph
         self.operations = operations_of(graph)
         self.names = tuple(operation.name for operation in self.operations)

@@ -25,12 +25,17 @@ _STEPS = 200  # of the occupancy in the JSON
 
 @dataclass(frozen=True)
 class Run:
-    """One entry at one step: both readings of the DMA latency, and (picoseconds, bytes) of the scratchpad."""
+    """One entry at one step: both readings of the DMA latency, and (picoseconds, bytes) of the scratchpad.
+
+    In both every flag lets its tasks act. flagged: tasks that a flag decides about; unset: the run in which none acts.
+    """
 
     entry: Entry
     chosen: Timing
     other: Timing
     levels: Sequence[tuple[int, int]]
+    flagged: int
+    unset: Timing | None
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,8 @@ def profile(
         timings = {kind: timer.run(past, held=kind == "held") for kind in READINGS}
         chosen = timings[reading]
         other = timings[READINGS[1 - READINGS.index(reading)]]
-        runs.append(Run(row, chosen, other, occupancy(image, row, chosen)))
+        unset = timer.run(past, held=reading == "held", taken=False) if timer.flagged else None
+        runs.append(Run(row, chosen, other, occupancy(image, row, chosen), timer.flagged, unset))
     return Profile(image, machine, reading, tuple(runs))
 
 
@@ -101,9 +107,10 @@ def _entry(run: Run, parts: Mapping[str, float] | None) -> dict[str, Any]:
     """One entry.
 
     makespan_us, and that of the other reading; bound_us, bound_ratio, bound_parts_us: None where the blob has no bound;
-    resources_us: what each queue has to do, of which the largest is a second, analytical estimate; queues: busy_us,
-    stalls_us by reason and idle_us sum to the makespan; path_us: of the critical path by queue; nodes: of it by graph
-    node.
+    resources_us: what each queue has to do, of which the largest is a second, analytical estimate; flags: None where no
+    task has a device predicate, else how many have, and the run in which they let nothing act (all other figures are of
+    the run in which they let all act); queues: busy_us, stalls_us by reason and idle_us sum to the makespan; path_us:
+    of the critical path by queue; nodes: of it by graph node.
     """
     timing = run.chosen
     limit = max(parts.values()) if parts else None
@@ -124,6 +131,13 @@ def _entry(run: Run, parts: Mapping[str, float] | None) -> dict[str, Any]:
         "makespan_other_latency_us": run.other.makespan * _US,
         "ddr_read": timing.ddr_read,
         "ddr_written": timing.ddr_written,
+        "flags": None
+        if run.unset is None
+        else {
+            "tasks": run.flagged,
+            "unset_makespan_us": run.unset.makespan * _US,
+            "unset_ddr_bytes": run.unset.ddr_read + run.unset.ddr_written,
+        },
         "queues": [
             {
                 "name": queue.name, "tasks": queue.tasks, "busy_us": queue.busy * _US, "work_us": queue.work * _US,

@@ -43,7 +43,12 @@ def _entry(entry: Mapping[str, Any]) -> Iterator[str]:
         else ""
     )
     read, written = entry["ddr_read"], entry["ddr_written"]
-    cmx = entry["cmx"]
+    cmx, flags = entry["cmx"], entry["flags"]
+    if flags is not None:
+        yield (
+            f"  {flags['tasks']} tasks act where a flag is set: with none set {flags['unset_makespan_us']:.1f} us, DDR "
+            f"{flags['unset_ddr_bytes'] / 1e6:.2f} MB"
+        )
     yield (
         f"  DDR {read / 1e6:.2f} MB read, {written / 1e6:.2f} MB written; "
         f"CMX peak {cmx['peak_bytes'] / 1024:.0f} KiB, mean {cmx['mean_bytes'] / 1024:.0f} KiB"

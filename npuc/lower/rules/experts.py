@@ -71,8 +71,9 @@ def mixture(low: Lowering, node: ir.Node) -> None:
     if rows * k < experts:
         low.call("moe_chosen", arrays, node, activation=activation)
         return
+    cut = low.ids_checked and rows > 1  # a last chunk may have few valid rows
     idle = experts * (1.0 - k / experts) ** rows  # experts without a row, if rows choose evenly
-    low.call("moe_all", arrays, node, activation=activation, skip=idle >= 0.5, cut=low.ids_checked and rows > 1)
+    low.call("moe_all", arrays, node, activation=activation, skip=cut or idle >= 0.5, cut=cut)
 
 
 def _given(value: ir.Value | None) -> ir.Value:
