@@ -36,8 +36,9 @@ def deepened(model: onnx.ModelProto, layers: int) -> onnx.ModelProto:
         node.input[:] = [_numbered(name, layers - 1) if name == after[0] else name for name in node.input]
     graph.node.extend(tail)
     for ports in (graph.input, graph.output):
-        for port in [port for port in ports if last in _numbers(port.name)]:
-            for layer in range(last + 1, layers):
+        of_last = [port for port in ports if last in _numbers(port.name)]
+        for layer in range(last + 1, layers):
+            for port in of_last:
                 ports.add().CopyFrom(port)
                 ports[-1].name = _numbered(port.name, layer)
     return deep
