@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 _SHOWN_PLACES = 3
 _SHOWN_PROBLEMS = 20
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_NAME = re.compile(r"'[^']*'|(?<=\bnode )\S+")
+_NUMBER = re.compile(r"\d+")
 
 
 class ModelRefused(Exception):
@@ -32,7 +35,11 @@ class ModelRefused(Exception):
 
 
 class Problems:
-    """Collects faults in the order in which they are found. A fault that many places share is told once."""
+    """Collects faults in the order in which they are found.
+
+    A fault that many places share is told once, and so is one that differs only in the numbers inside of names, as it
+    does from layer to layer.
+    """
 
     def __init__(self) -> None:
         self._places: dict[str, list[str]] = {}
@@ -48,10 +55,28 @@ class Problems:
         if where and where not in places:
             places.append(where)
 
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Adds what a block refuses, instead of refusing it."""
+        try:
+            yield
+        except ModelRefused as refused:
+            for problem in refused.problems:
+                self.add(problem)
+
     def messages(self) -> list[str]:
         """One message a fault, with its places in front. Control characters of names become question marks."""
-        texts = [f"{_join(places)}: {what}" if places else what for what, places in self._places.items()]
-        return [_CONTROL.sub("?", text) for text in texts]
+        alike: dict[str, list[str]] = {}
+        for what in self._places:
+            alike.setdefault(_without_numbers(what), []).append(what)
+        return [_CONTROL.sub("?", self._message(whats)) for whats in alike.values()]
+
+    def _message(self, whats: Sequence[str]) -> str:
+        """whats: faults that are alike, of which the first is told."""
+        places = [place for what in whats for place in self._places[what]]
+        if not places:
+            return whats[0] if len(whats) == 1 else f"{whats[0]} (and {len(whats) - 1} more like it)"
+        return f"{_join(places, _SHOWN_PLACES if len(whats) == 1 else 1)}: {whats[0]}"
 
     def refuse(self, source: str = "") -> None:
         """Raises ModelRefused if there is any fault."""
@@ -59,7 +84,11 @@ class Problems:
             raise ModelRefused(self.messages(), source)
 
 
-def _join(places: Sequence[str]) -> str:
-    shown = ", ".join(places[:_SHOWN_PLACES])
-    rest = len(places) - _SHOWN_PLACES
+def _join(places: Sequence[str], most: int) -> str:
+    shown, rest = ", ".join(places[:most]), len(places) - most
     return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def _without_numbers(text: str) -> str:
+    """A text with a sign for each number inside of a name; numbers elsewhere say what the fault is."""
+    return _NAME.sub(lambda name: _NUMBER.sub("#", name[0]), text)

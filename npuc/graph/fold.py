@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from npuc.frontend.errors import ModelRefused
+from npuc.frontend.errors import ModelRefused, Problems
 from npuc.graph.clean import remove_dead
 from npuc.graph.evaluate import EvaluationError
 from npuc.graph.infer import Dims, Fact, Inference
@@ -40,8 +40,7 @@ def fold(graph: ir.Graph, shapes: dict[ir.Value, Dims], inference: Inference, *,
             _annotate(node, facts)
     graph.remove(dead, safe=True)
     remove_dead(graph)
-    for node in graph:
-        _check_static(node)
+    _check_static(graph)
     return len(dead)
 
 
@@ -107,12 +106,19 @@ def _annotate(node: ir.Node, facts: list[Fact]) -> None:
             output.type = ir.TensorType(fact.dtype)
 
 
-def _check_static(node: ir.Node) -> None:
-    for output in node.outputs:
-        if output.name and (output.shape is None or not output.shape.is_static()):
-            raise ModelRefused(
-                [
-                    f"{label(node)}: output {output.name!r} has an extent that follows from no size of the "
-                    "model; operators whose result size depends on data are not supported"
-                ]
-            )
+def _check_static(graph: ir.Graph) -> None:
+    """Raises ModelRefused naming each node that makes an unknown extent of known ones."""
+    problems = Problems()
+    for node in graph:
+        if all(value is None or value.is_graph_input() or _is_static(value) for value in node.inputs):
+            for output in [output for output in node.outputs if output.name and not _is_static(output)]:
+                problems.add(
+                    f"output {output.name!r} has an extent that follows from no size of the model; operators whose "
+                    "result size depends on data are not supported",
+                    label(node),
+                )
+    problems.refuse()
+
+
+def _is_static(value: ir.Value) -> bool:
+    return value.const_value is not None or (value.shape is not None and value.shape.is_static())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from npuc.frontend.errors import Problems
 from npuc.graph.entry import EntryGraph, StateSpec
 from npuc.lower.consts import ConstPool
 from npuc.lower.context import KernelCall
@@ -59,22 +60,27 @@ def _choices(
     live = live_bytes(found, len(calls))
     choices: list[Choice] = []
     moved: set[str] = set()
+    problems = Problems()
     for index, call in enumerate(calls):
         try:
             choice = choose(call, cache, memory_bytes - live[index], library)
         except BindingError as error:
-            raise LoweringRefused([f"node {call.node}: {error}"]) from error
+            problems.add(f"node {call.node}: {error}")
+            continue
         except (KernelError, BytecodeError) as error:  # types of its arrays that a kernel cannot compute
             bound = library.binding(call.kernel) is not None  # then the author's own line helps
             reason = error.reason if isinstance(error, KernelError) and not bound else error
-            raise LoweringRefused([f"node {call.node}: kernel {call.kernel} over {_arrays(call)}: {reason}"]) from error
-        if choice is not None:
-            choices.append(choice)
+            problems.add(f"node {call.node}: kernel {call.kernel} over {_arrays(call)}: {reason}")
             continue
         largest = largest_at(found, index)
-        if largest is None:
-            raise LoweringRefused([_too_big(call, memory, memory_bytes)])
-        moved.add(largest.name)
+        if choice is not None:
+            choices.append(choice)
+        elif largest is None:
+            problems.add(_too_big(call, memory, memory_bytes))
+        else:
+            moved.add(largest.name)
+    if problems:
+        raise LoweringRefused(problems.messages())
     return choices, frozenset(moved)
 
 

@@ -6,6 +6,7 @@ import math
 
 import onnx_ir as ir
 
+from npuc.frontend.errors import Problems
 from npuc.graph.entry import EntryGraph, StateSpec
 from npuc.lower import views
 from npuc.lower.consts import ConstPool
@@ -42,7 +43,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
          ddr_values: frozenset[str], on_chip: str, library: Library, target: Target) -> list[KernelCall]:  # fmt: skip
     """The entry's kernel calls in order, with LOCAL buffers for its intermediate values.
 
-    Raises LoweringRefused with every node that no rule takes, each kind of fault once.
+    Raises LoweringRefused with every node that no rule takes; a fault that layers share is told once.
     """
     graph = entry.model.graph
     _check_sizes(graph)
@@ -63,7 +64,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     done = {node for layer in gated.values() for node in layer.products}
     given = set(graph.outputs) - low.direct.keys() - {v for v in graph.outputs if v.name in _next_names(states)}
     copied: set[ir.Value] = set()
-    problems: dict[str, str] = {}
+    problems = Problems()
     for node in nodes:
         for reason in broken(node):
             problems.setdefault(node.op_type, f"{describe(node)}: {reason}")
@@ -82,7 +83,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                 bound = (node.domain, node.op_type) in library.ops
                 rule = bound_op if bound else RULES.get((node.domain, node.op_type))
                 if rule is None:
-                    problems.setdefault(node.op_type, f"{describe(node)}: there is no kernel for this op")
+                    problems.add(f"{describe(node)}: there is no kernel for this op")
                     continue
                 rule(low, node)
             for state, value in stores.get(node, ()):
@@ -93,9 +94,10 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                     _copy_out(low, value, low.at[value])
                     copied.add(value)
         except LoweringRefused as refused:
-            problems.setdefault(node.op_type, refused.problems[0])
+            for problem in refused.problems:
+                problems.add(problem)
         except UnsupportedType as error:
-            problems.setdefault(node.op_type, f"{describe(node)}: {error}")
+            problems.add(f"{describe(node)}: {error}")
         except KeyError:
             if not problems:  # a consumer of a value that a refused node did not make
                 raise
@@ -103,7 +105,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
             if not problems:
                 raise
     if problems:
-        raise LoweringRefused(list(problems.values()))
+        raise LoweringRefused(problems.messages())
     try:
         _finish(low, graph, states, buffers, copied, filled)
     except UnsupportedType as error:

@@ -34,12 +34,14 @@ EXPANSIONS: dict[tuple[str, str], Callable[[Place], None]] = {
 
 def expand(model: ir.Model) -> int:
     """Writes out every node of the table, in place; their number. Raises ModelRefused for a form it does not know."""
-    names = Names(model.graph)
+    names, problems = Names(model.graph), Problems()
     found = [node for node in model.graph if (node.domain, node.op_type) in EXPANSIONS]
     if found:
         _note_types(model, found)
     for node in found:
-        EXPANSIONS[node.domain, node.op_type](Place(model.graph, node, names))
+        with problems.collecting():
+            EXPANSIONS[node.domain, node.op_type](Place(model.graph, node, names))
+    problems.refuse()
     if found:
         stamp(model)
     return len(found)

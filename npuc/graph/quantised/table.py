@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import onnx_ir as ir
 
+from npuc.frontend.errors import Problems
 from npuc.graph.clean import remove_dead
 from npuc.graph.edit import Names
 from npuc.graph.expand.place import Place
@@ -59,12 +60,14 @@ def dequantise(model: ir.Model, inference: Inference, *, plain: bool = False) ->
             node.domain = ""
     attach(model.graph)
     names, weights = Names(model.graph), Weights(Known(inference), model)
-    changed = False
+    changed, problems = False, Problems()
     for table in (WRITTEN_OUT, READERS):
         for node in [node for node in model.graph if (node.domain, node.op_type) in table]:
             if not (plain and is_of_the_run(node, weights.known)):
-                table[node.domain, node.op_type](Place(model.graph, node, names), weights)
+                with problems.collecting():
+                    table[node.domain, node.op_type](Place(model.graph, node, names), weights)
                 changed = True
+    problems.refuse()
     if changed:
         remove_dead(model.graph)
     return weights.report()
