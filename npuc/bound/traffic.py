@@ -15,10 +15,11 @@ from npurt.target.model import Route, Target
 STEP_INPUTS = ("n_past", "n_new")
 ROW_TABLES = {"Gather": 0, "StepRows": 0}
 """Operators of which only the chosen rows of an operand cross."""
+STACKS = (3, 4, 5)
+"""Operands of MoE that are the matrices of all experts, of which a row needs those that it chooses; the next ones are
+biases, which may be nothing."""
 CACHES = (3, 4)
 """Operands of Attention that are the past of a cache."""
-EXPERTS = range(3, 9)
-"""Operands of MoE that hold a part for each expert, of which the chosen ones cross."""
 _BYTES = {ir.DataType.BOOL: 1, ir.DataType.INT8: 1, ir.DataType.UINT8: 1}
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
 
@@ -83,8 +84,8 @@ def loads_of(entry: EntryGraph, item: int, n_past: int) -> Loads:
                 total += min(_bytes(node.outputs[0], item), _bytes(value, item))
                 continue
             seen.add(value.name)
-            if node.op_type == "MoE" and at in EXPERTS:
-                total += int(_bytes(value, item) * _experts_loaded(node))
+            if node.op_type == "MoE" and at >= STACKS[0]:
+                total += _bytes(value, item) * _chosen(node) // dims(value)[0] if at in STACKS else 0
                 continue
             total += _cache_bytes(node, value, item, n_past) if _is_cache(node, at) else _bytes(value, item)
         found.append(total)
@@ -141,10 +142,11 @@ def _packed_bytes(node: ir.Node, at: int, packed: ir.Node, again: bool) -> int:
     return min(stored, stored // max(shape[0], 1) * (prod(dims(node.outputs[0])) // max(shape[1], 1)))
 
 
-def _experts_loaded(node: ir.Node) -> float:
-    """Share of the experts that the rows of a step can choose together."""
-    assert node.inputs[1] is not None and node.inputs[3] is not None
-    return min(prod(dims(node.inputs[1])) / dims(node.inputs[3])[0], 1.0)
+def _chosen(node: ir.Node) -> int:
+    """Experts that one row chooses; others may choose the same."""
+    indices = node.inputs[1]
+    assert indices is not None
+    return dims(indices)[-1]
 
 
 def _comes_from_memory(value: ir.Value) -> bool:

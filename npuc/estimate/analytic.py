@@ -110,9 +110,9 @@ def _priced(plan: Plan, machine: Machine, held: bool) -> list[tuple[Cost, Stage]
     known: dict[tuple[int, int], tuple[Cost, Stage]] = {}
     found = []
     for operation, kind, fresh, count in zip(plan.operations, plan.kinds, plan.fresh, live, strict=True):
-        free = max(machine.room - count, machine.room // 8)
+        free = max(machine.room - count, machine.room // 2)  # what is too much goes through device memory
         if (kind, free) not in known:
-            cost = Coster(machine, plan.experts, free, fresh).cost(operation)
+            cost = Coster(machine, free, fresh).cost(operation)
             load = cost.loaded / route.rate + cost.loads * latency
             compute = cost.matrix + cost.vector + _launches(cost, machine.target)
             stage = Stage(load, compute, _store(cost, back.rate, waits), cost.loaded, cost.tiles)

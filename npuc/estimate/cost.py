@@ -14,9 +14,9 @@ import onnx_ir as ir
 
 from npuc.bound.traffic import CACHES, buffer_bytes
 from npuc.bound.work import Costs
-from npuc.estimate.experts import Choice, Experts
+from npuc.estimate.experts import STACKS, choice_of
 from npuc.estimate.formats import WeightFormat
-from npuc.estimate.instructions import attention_columns, attention_seconds, vector_seconds
+from npuc.estimate.instructions import attention_columns, attention_seconds, experts_seconds, vector_seconds
 from npuc.estimate.operations import Operation, matrix_extents, product_extents
 from npuc.estimate.plan import value_bytes
 from npuc.estimate.tiles import Product, blocks_of, halvings
@@ -89,7 +89,6 @@ class Coster:
     operation of the entry has loaded."""
 
     machine: Machine
-    experts: Experts
     free: int
     fresh: frozenset[ir.Value]
 
@@ -99,6 +98,8 @@ class Coster:
                 return self._products(operation)
             case "attention":
                 return self._attention(operation)
+            case "experts":
+                return self._experts(operation)
             case "gather":
                 return self._gather(operation)
             case _:
@@ -110,22 +111,19 @@ class Coster:
         x, w = _given(first.inputs[0]), _given(first.inputs[1])
         constant = w.const_value is not None
         bits = form.bits if constant else 8 * machine.costs.item
-        choice, shape = self.experts.by_node.get(first), dims(w)
+        shape = dims(w)
         m, k, n = product_extents(first)
         count, copies = len(operation.products), prod(shape[:-2])
-        if choice is not None:
-            m, copies = choice.group, ceil(choice.needed)
-        elif not constant:
+        if not constant:
             count, copies = 1, prod(dims(first.outputs[0])[:-2])
         blocks = blocks_of(Product(m, k, n, count, machine.costs.item, bits, machine.far(x)), self.free // STREAMED)
-        weights = sum(self._weights(node, choice) * blocks.w_loads for node in operation.products)
+        weights = sum(self._weights(node) * blocks.w_loads for node in operation.products)
         other = machine.bytes(x) * blocks.x_loads if machine.far(x) else 0
         if not constant and machine.far(w):
             other += machine.bytes(w) * blocks.w_loads
         rest = [v for v in operation.inputs() if v is not x and all(v is not p.inputs[1] for p in operation.products)]
         more, loads = self._crossing(rest)
-        computed = 1.0 if choice is None else choice.computed
-        macs = sum(prod(dims(node.outputs[0])) * k for node in operation.products) * computed
+        macs = sum(prod(dims(node.outputs[0])) * k for node in operation.products)
         matrix = machine.costs.macs(m, macs)
         operands = (m * k * blocks.columns + m * n * blocks.steps) * machine.costs.item * copies + weights
         rate = machine.costs.matrix.operand_rate
@@ -137,15 +135,32 @@ class Coster:
             blocks.rows * blocks.columns if operation.kind == "pair" else 0, tiles,
         )  # fmt: skip
 
-    def _weights(self, node: ir.Node, choice: Choice | None) -> int:
+    def _weights(self, node: ir.Node) -> int:
         value = _given(node.inputs[1])
         if value.const_value is None or value not in self.fresh:
             return 0
         packed = packed_node(value)
         if packed is not None:
             return stored_bytes(packed)
-        count = self.machine.format.matrix_bytes(*matrix_extents(node))
-        return count if choice is None else int(count * choice.read)
+        return self.machine.format.matrix_bytes(*matrix_extents(node))
+
+    def _experts(self, operation: Operation) -> Cost:
+        """One kernel: rows one by one with their experts, or each expert over all rows; biases are not counted."""
+        machine = self.machine
+        choice = choice_of(operation.last)
+        assert choice is not None
+        layers = [machine.format.matrix_bytes(*layer) for layer in choice.layers]
+        other, loads = self._crossing(v for v in operation.last.inputs[: STACKS[0]] if v is not None)
+        many = choice.chosen if choice.row_by_row else 1  # experts of one transfer
+        tile = self.free // STREAMED
+        tiles = ceil(choice.loaded / many) * sum(ceil(many * layer / tile) for layer in layers)
+        rows = 1 if choice.row_by_row else choice.rows
+        pairs = choice.loaded * rows  # products of one expert and one row
+        matrix = machine.costs.macs(rows, pairs * choice.macs)
+        vector = experts_seconds(choice, pairs, machine.target.engine_of("vector"), machine.costs.item)
+        return Cost(int(choice.loaded * sum(layers)), 0, other, self._stored(operation), loads + tiles,
+                    choice.rows * choice.chosen * choice.macs, matrix, vector, ceil(choice.loaded / many) + 1,
+                    tiles)  # fmt: skip
 
     def _attention(self, operation: Operation) -> Cost:
         machine, node = self.machine, operation.last
@@ -176,14 +191,14 @@ class Coster:
         return Cost(other=rows + more, stored=self._stored(operation), loads=loads + (rows > 0))
 
     def _vector(self, operation: Operation) -> Cost:
-        machine, share = self.machine, self.experts.share(operation.nodes)
+        machine = self.machine
         other, loads = self._crossing(operation.inputs())
         if operation.kind == "move":
             return Cost(other=other, loads=loads, stored=self._stored(operation))
-        seconds = vector_seconds(operation, machine.target.engine_of("vector"), machine.costs.item) * share
+        seconds = vector_seconds(operation, machine.target.engine_of("vector"), machine.costs.item)
         values = [v for v in (*operation.inputs(), *operation.outputs()) if v.const_value is None]
-        runs = _runs(sum(map(machine.bytes, values)) * share, machine.room)
-        return Cost(other=int(other * share), stored=int(self._stored(operation) * share), loads=loads,
+        runs = _runs(sum(map(machine.bytes, values)), machine.room)
+        return Cost(other=other, stored=self._stored(operation), loads=loads,
                     vector=seconds, runs=runs)  # fmt: skip
 
     def _crossing(self, values: Iterable[ir.Value]) -> tuple[int, int]:

@@ -67,9 +67,14 @@ def _states(subject: Subject, form: WeightFormat) -> dict[str, int]:
 
 def _experts(subject: Subject) -> Iterator[dict[str, Any]]:
     """Of the entry with most rows: experts of a layer, chosen by a row, and different ones that all its rows need."""
-    choices = [choice for plan in subject.plans.values() for choice in plan.experts.by_node.values()]
+    choices = [choice for plan in subject.plans.values() for choice in plan.experts.values()]
     for choice in sorted(choices, key=lambda choice: -choice.rows)[:1]:
-        yield {**asdict(choice), "needed": round(choice.needed, 2)}
+        yield {
+            "experts": choice.experts,
+            "chosen": choice.chosen,
+            "rows": choice.rows,
+            "needed": round(choice.needed, 2),
+        }
 
 
 def _target(
@@ -125,7 +130,7 @@ def _speed(subject: Subject, target: Target, form: WeightFormat, held: bool) -> 
 
 
 def _format(subject: Subject, target: Target, form: WeightFormat, speed: Speed[Analytic]) -> dict[str, Any]:
-    """The weights and the speed in one format, and whether `npuc compile` makes such programs."""
+    """The weights and the speed in one format, and whether it is a `--precision` of `npuc compile`."""
     limits = limits_of(subject, target, form, speed.prefill.macs)
     return {
         "precision": form.name,

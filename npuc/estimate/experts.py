@@ -1,30 +1,40 @@
-"""Mixtures of experts: what one step must read and compute of a graph that writes all experts out.
+"""Mixtures of experts: which share of npuc.MoE's parameters and products a step needs.
 
-The rule: a MatMul whose second operand is a constant [E, K, N] belongs to E experts where a TopK of the same graph
-chooses k of E scores. Then R rows choose k experts each. Assumed: a row's choices are independent of the others' and
-equally likely, so that R rows need E * (1 - (1 - k / E)^R) different experts; each is read once and multiplies
-R * k / that many rows. One row needs exactly k. Elementwise work between such products is a share k / E of what the
-graph says.
+A row chooses k of E experts. The bound takes what no choice can do without: one row's k experts, read once. The
+estimate takes the library's two kernels: where R rows choose fewer experts than there are, each row loads its k experts
+anew; else every expert runs over all rows. Where it is likely enough that some have no row, those are skipped; then
+choices are taken to be independent and equally likely, so that E * (1 - (1 - k / E)^R) experts run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import ceil, prod
+from math import prod
 
 import onnx_ir as ir
 
-from npuc.graph.nodes import constant, dims
+from npuc.graph.nodes import DOMAIN, attributes, dims, is_op
+
+STACKS = (3, 4, 5)
+"""Inputs of npuc.MoE that are gate [E, F, K], up [E, F, K] and down [E, N, F]; up is gate where nothing is gated."""
+SKIPPED = 0.5
+"""Experts without a row, on average, from which on the library skips them."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """k of E experts for each of `rows` rows."""
+    """One npuc.MoE. chosen: k of `experts`, for each of `rows` rows. layers: (output channels, depth) of an expert's
+    matrices: gate, up where there is one, down."""
 
     experts: int
     chosen: int
     rows: int
+    layers: tuple[tuple[int, int], ...]
+
+    @property
+    def row_by_row(self) -> bool:
+        """Whether the library loads the experts of each row by their numbers."""
+        return self.rows * self.chosen < self.experts
 
     @property
     def needed(self) -> float:
@@ -32,63 +42,32 @@ class Choice:
         return self.experts * (1.0 - (1.0 - self.chosen / self.experts) ** self.rows)
 
     @property
-    def read(self) -> float:
-        """Share of all experts' weights that crosses."""
-        return self.needed / self.experts
+    def loaded(self) -> float:
+        """Experts that the library loads."""
+        if self.row_by_row:
+            return float(self.rows * self.chosen)
+        return self.needed if self.experts - self.needed >= SKIPPED else float(self.experts)
 
     @property
-    def computed(self) -> float:
-        """Share of the written-out work that is done."""
-        return self.chosen / self.experts
+    def macs(self) -> int:
+        """Multiplications of one expert and one row."""
+        return sum(channels * depth for channels, depth in self.layers)
 
     @property
-    def group(self) -> int:
-        """Rows that one expert multiplies at once."""
-        return ceil(self.rows * self.chosen / self.needed)
+    def hidden(self) -> int:
+        """Width of the hidden layer."""
+        return self.layers[0][0]
 
 
-class Experts:
-    """The experts of one entry."""
-
-    def __init__(self, nodes: Sequence[ir.Node]) -> None:
-        choices = {found.experts: found for found in map(_choice, nodes) if found is not None}
-        self.by_node: dict[ir.Node, Choice] = {}
-        self._values: dict[ir.Value, Choice] = {}
-        for node in nodes:
-            choice = choices.get(_experts(node))
-            if choice is None:
-                inherited = [self._values[v] for v in node.inputs if v is not None and v in self._values]
-                choice = next((c for c in inherited if _leading(node.outputs[0]) == c.experts), None)
-            else:
-                self.by_node[node] = choice
-            if choice is not None:
-                self._values.update(dict.fromkeys(node.outputs, choice))
-
-    def __bool__(self) -> bool:
-        return bool(self.by_node)
-
-    def share(self, nodes: Sequence[ir.Node]) -> float:
-        """The share of elementwise work that is done: 1.0 outside experts."""
-        choice = self._values.get(nodes[-1].outputs[0])
-        return 1.0 if choice is None else choice.computed
-
-
-def _choice(node: ir.Node) -> Choice | None:
-    if node.op_type != "TopK" or node.inputs[0] is None:
+def choice_of(node: ir.Node) -> Choice | None:
+    """None for another operator."""
+    if not is_op(node, "MoE", domain=DOMAIN):
         return None
-    shape, k = dims(node.inputs[0]), constant(node.inputs[1])
-    chosen = 0 if k is None else int(k.reshape(-1)[0])
-    return Choice(shape[-1], chosen, prod(shape[:-1])) if 0 < chosen < shape[-1] else None
+    indices, gate, _, down = (dims(v) for v in (node.inputs[1], *(node.inputs[at] for at in STACKS)) if v is not None)
+    layers = [gate[1:]] * (2 if attributes(node).get("gated", 1) else 1)
+    return Choice(gate[0], indices[-1], prod(indices[:-1]), (*((f, k) for f, k in layers), (down[1], down[2])))
 
 
-def _experts(node: ir.Node) -> int:
-    """E of a product with experts' weights, else 0."""
-    weights = node.inputs[1] if node.op_type == "MatMul" and len(node.inputs) > 1 else None
-    if weights is None or weights.const_value is None or len(dims(weights)) != 3:
-        return 0
-    return dims(weights)[0]
-
-
-def _leading(value: ir.Value) -> int:
-    shape = dims(value)
-    return shape[0] if len(shape) > 1 else 0
+def stacks_of(node: ir.Node) -> list[ir.Value]:
+    """The parameters that are matrices, each once."""
+    return list(dict.fromkeys(v for v in (node.inputs[at] for at in STACKS) if v is not None))

@@ -1,11 +1,8 @@
-"""The bound of npuc.bound, with weights in a chosen format and with the chosen experts alone."""
+"""The bound of npuc.bound, with weights in a chosen format."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-
-import onnx_ir as ir
 
 from npuc.bound import PARTS, Bound
 from npuc.bound.cuts import cut_seconds, find_cuts
@@ -16,6 +13,7 @@ from npuc.estimate.formats import WeightFormat
 from npuc.estimate.operations import constant_matrix, matrix_extents
 from npuc.estimate.plan import Plan, value_bytes
 from npuc.graph.nodes import is_op
+from npuc.graph.quantised.packed import packed_node
 from npurt.target.model import Target
 
 
@@ -32,12 +30,12 @@ class Floor:
         self._steps: dict[tuple[str, int], Loads] = {}
 
     def bound(self, target: Target, form: WeightFormat, n_past: int, held: bool) -> Bound:
-        """TargetError where the target multiplies no such floats. Without experts and with weights as floats this is
+        """TargetError where the target multiplies no such floats. With weights as floats this is
         `npuc.bound.bound_of`."""
         costs, fixed, chain = self._machine(target, form)
         work = list(fixed)
         for at in self._growing:
-            work[at] = self._work(self.nodes[at], costs, n_past)
+            work[at] = node_work(self.nodes[at], costs, n_past)
         loads = self._loads(form, n_past)
         parts = (
             max(
@@ -56,13 +54,9 @@ class Floor:
         key = target.digest, form.name
         if key not in self._machines:
             costs = Costs.of(target, form.floats)
-            work = tuple(self._work(node, costs, 0) for node in self.nodes)
+            work = tuple(node_work(node, costs, 0) for node in self.nodes)
             self._machines[key] = costs, work, launch_chain(self.nodes, work, costs)
         return self._machines[key]
-
-    def _work(self, node: ir.Node, costs: Costs, n_past: int) -> NodeWork:
-        work, share = node_work(node, costs, n_past), self.plan.experts.share([node])
-        return work if share == 1.0 else replace(work, matrix=work.matrix * share, vector=work.vector * share)
 
     def _narrow(self, work: Sequence[NodeWork]) -> list[int]:
         if self._cuts is None:
@@ -79,12 +73,16 @@ class Floor:
         item = form.floats.nbytes
         loads = loads_of(self.plan.graph, item, n_past)
         found, seen = list(loads.nodes), set[str | None]()
+        if not form.quantised:
+            return loads
         for at, node in enumerate(self.nodes):
+            choice = self.plan.experts.get(node)
+            if choice is not None:
+                codes = sum(form.matrix_bytes(*layer) for layer in choice.layers)
+                found[at] += (codes - choice.macs * item) * choice.chosen
             weights = constant_matrix(node)
-            if weights is None or weights.name in seen:
+            if weights is None or weights.name in seen or packed_node(weights) is not None:
                 continue
             seen.add(weights.name)
-            choice = self.plan.experts.by_node.get(node)
-            count = form.matrix_bytes(*matrix_extents(node))
-            found[at] += (count if choice is None else int(count * choice.read)) - value_bytes(weights, item)
+            found[at] += form.matrix_bytes(*matrix_extents(node)) - value_bytes(weights, item)
         return Loads(tuple(found), loads.stored)

@@ -15,7 +15,8 @@ TABLE_BYTES = 8
 class WeightFormat:
     """How weight matrices lie in device memory. bits: of a number; table: bytes for each output channel.
 
-    floats: type of activations, caches and all other constants. compiled: whether `npuc compile` makes such programs.
+    floats: type of activations, caches and all other constants. compiled: whether it is a `--precision` of
+    `npuc compile`; codes it takes from the file alone.
     """
 
     name: str

@@ -11,6 +11,7 @@ from math import prod
 import onnx_ir as ir
 
 from npuc.bound.work import SPECIAL, VECTOR
+from npuc.estimate.experts import Choice
 from npuc.estimate.operations import Operation
 from npuc.graph.nodes import attributes, dims
 from npurt.abi.dtypes import DType
@@ -76,6 +77,19 @@ def attention_seconds(node: ir.Node, engine: Engine, item: int) -> float:
     shared = heads if rows == 1 else heads // groups
     cycles = _count(engine, classes, scores, WIDE) + _count(engine, ("store",), scores, item)
     cycles += _count(engine, (*MASK, *(DISTANCE if sloped else ())), scores / shared, WIDE)
+    return cycles / engine.units / engine.clock
+
+
+def experts_seconds(choice: Choice, pairs: float, engine: Engine, item: int) -> float:
+    """pairs: of an expert and a row. The hidden layer of f32 sums, stored as floats; then the weighted sum."""
+    gated = len(choice.layers) == 3
+    hidden = ("load", "special", *(("load", "simple", "simple") if gated else ("simple",)))
+    cycles = _count(engine, hidden, pairs * choice.hidden, WIDE)
+    cycles += _count(engine, ("store",), pairs * choice.hidden, item)
+    if choice.row_by_row:
+        cycles += _count(engine, ("load", "simple", "reduce"), pairs * choice.layers[-1][0], WIDE)
+    else:
+        cycles += _count(engine, ("simple",) * 3, pairs * choice.hidden, WIDE)  # the row's share, chosen and applied
     return cycles / engine.units / engine.clock
 
 

@@ -14,13 +14,13 @@ import onnx_ir as ir
 
 from npuc.bound.work import MOVES
 from npuc.graph.entry import EntryGraph
-from npuc.graph.nodes import SHAPE_OPERANDS, attributes, dims
+from npuc.graph.nodes import DOMAIN, SHAPE_OPERANDS, attributes, dims, is_op
 from npuc.graph.quantised.packed import packed_node
 from npuc.lower.gated import find_gated
 from npuc.lower.groups import group_nodes, members_of
 from npuc.lower.residual import norm_of_sum
 
-Kind = Literal["product", "pair", "attention", "vector", "gather", "move"]
+Kind = Literal["product", "pair", "attention", "experts", "vector", "gather", "move"]
 PRODUCTS = ("MatMul", "Gemm")
 ROW_TABLES = ("Gather", "StepRows")
 """Operators that take rows of their first operand."""
@@ -29,7 +29,7 @@ ROW_TABLES = ("Gather", "StepRows")
 @dataclass(frozen=True)
 class Operation:
     """Nodes that run together. kind: "product" of two operands; "pair", two products and the chain behind them;
-    "attention"; "vector"; "gather" of rows; "move", which may cost nothing."""
+    "attention"; "experts"; "vector"; "gather" of rows; "move", which may cost nothing."""
 
     kind: Kind
     nodes: tuple[ir.Node, ...]
@@ -117,6 +117,8 @@ def _data(node: ir.Node) -> list[ir.Value]:
 def _kind(node: ir.Node) -> Kind:
     if node.op_type == "Attention":
         return "attention"
+    if is_op(node, "MoE", domain=DOMAIN):
+        return "experts"
     if node.op_type in PRODUCTS:
         return "product"
     if node.op_type in ROW_TABLES:

@@ -12,11 +12,12 @@ from math import prod
 import onnx_ir as ir
 
 from npuc.bound.traffic import STEP_INPUTS
-from npuc.estimate.experts import Experts
+from npuc.estimate.experts import choice_of
 from npuc.estimate.operations import Operation, operations_of
 from npuc.graph.entry import EntryGraph
 from npuc.graph.experts.written_out import written_out
 from npuc.graph.nodes import attributes, dims
+from npuc.graph.quantised.packed import packed_node
 from npuc.graph.state_pairs import NEXT_PREFIX
 
 FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
@@ -35,10 +36,11 @@ class Plan:
         self.graph = graph
         self.operations = operations_of(graph)
         self.names = tuple(operation.name for operation in self.operations)
-        self.experts = Experts(list(graph.model.graph))
+        found = ((node, choice_of(node)) for node in graph.model.graph)
+        self.experts = {node: choice for node, choice in found if choice is not None}
         self.fresh = _fresh(self.operations)
         numbers: dict[Hashable, int] = {}
-        keys = [_key(op, new, self.experts) for op, new in zip(self.operations, self.fresh, strict=True)]
+        keys = [_key(op, new) for op, new in zip(self.operations, self.fresh, strict=True)]
         self.kinds = [numbers.setdefault(key, len(numbers)) for key in keys]
         self.lives = _lives(self.operations)
         self._sizes = [(at, value_bytes(value, 4), value_bytes(value, 2)) for value, at in self.lives.items()]
@@ -71,7 +73,9 @@ def _fresh(operations: Sequence[Operation]) -> list[frozenset[ir.Value]]:
     seen: set[str | None] = set(STEP_INPUTS)
     found = []
     for operation in operations:
-        new = [v for v in operation.inputs() if v.producer() is None and v.name not in seen]
+        new = [
+            v for v in operation.inputs() if v.name not in seen and (v.producer() is None or packed_node(v) is not None)
+        ]
         seen.update(v.name for v in new)
         found.append(frozenset(new))
     return found
@@ -88,7 +92,7 @@ def _lives(operations: Sequence[Operation]) -> dict[ir.Value, tuple[int, int]]:
     return lives
 
 
-def _key(operation: Operation, fresh: frozenset[ir.Value], experts: Experts) -> Hashable:
+def _key(operation: Operation, fresh: frozenset[ir.Value]) -> Hashable:
     """Equal for operations that cost the same on every machine."""
     place = {output: at for at, node in enumerate(operation.nodes) for output in node.outputs}
     outside = set(operation.outputs())
@@ -97,11 +101,10 @@ def _key(operation: Operation, fresh: frozenset[ir.Value], experts: Experts) -> 
             node.domain, node.op_type, repr(sorted(attributes(node).items(), key=lambda item: item[0])),
             tuple(None if v is None else (place.get(v, -1), _kind(v), v in fresh) for v in node.inputs),
             tuple((_kind(v), v in outside, (v.name or "").startswith(NEXT_PREFIX)) for v in node.outputs if v.name),
-            experts.by_node.get(node),
         )
         for node in operation.nodes
     )  # fmt: skip
-    return operation.kind, experts.share(operation.nodes), nodes
+    return operation.kind, nodes
 
 
 def _kind(value: ir.Value) -> Hashable:

@@ -119,9 +119,7 @@ def _notes(found: Row) -> Iterator[str]:
     formats = found["targets"][0].get("formats", ())
     later = [form["precision"] for form in formats if not form["compiled"]]
     if later:
-        yield f"npuc compile keeps no weights as {', '.join(later)} codes on the device yet"
-    if found["experts"] is not None:
-        yield "only the chosen experts' weights and products count, as a program that skips the others would take them"
+        yield f"{', '.join(later)}: what a model with such weights in its file gives; npuc compile quantises none"
 
 
 def _assumptions(targets: Sequence[Row]) -> Iterator[str]:

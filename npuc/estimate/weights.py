@@ -8,10 +8,12 @@ from math import prod
 
 import onnx_ir as ir
 
+from npuc.estimate.experts import STACKS
 from npuc.estimate.formats import WeightFormat
 from npuc.estimate.operations import ROW_TABLES, constant_matrix, matrix_extents
 from npuc.estimate.plan import FLOATS, Plan, value_bytes
 from npuc.graph.nodes import SHAPE_OPERANDS, dims
+from npuc.graph.quantised.packed import packed_node, stored_bytes
 
 _VIEWS = frozenset({"Transpose", "Reshape", "Identity", "Cast", "Squeeze", "Unsqueeze"})
 """Operators behind which a constant is still the same numbers."""
@@ -20,13 +22,15 @@ _VIEWS = frozenset({"Transpose", "Reshape", "Identity", "Cast", "Squeeze", "Unsq
 @dataclass(frozen=True)
 class Weights:
     """By the name of the initializer. matrices: (output channels, depth, number) of second operands of products;
-    tables: floats of which rows are taken; others: floats of gains and biases. whole: bytes of constants that are no
+    tables: floats of which rows are taken; others: floats of gains and biases; codes: (numbers, bytes) of weights that
+    the file has as codes and the program keeps as they are. whole: bytes of constants that are no
     floats; positions: floats of tables that are computed from positions and are no weights. active: numbers that one
     token needs: all of them but for experts that are not chosen and rows of tables that are not taken."""
 
     matrices: Mapping[str, tuple[int, int, int]]
     tables: Mapping[str, int]
     others: Mapping[str, int]
+    codes: Mapping[str, tuple[int, int]]
     whole: int
     positions: int
     active: int
@@ -35,7 +39,7 @@ class Weights:
     def parameters(self) -> int:
         """Numbers of all weights, each once."""
         found = {**self.others, **self.tables, **{name: prod(sizes) for name, sizes in self.matrices.items()}}
-        return sum(found.values())
+        return sum(found.values()) + sum(count for count, _ in self.codes.values())
 
     @property
     def tied(self) -> bool:
@@ -47,7 +51,8 @@ class Weights:
         item = form.floats.nbytes
         floats = self.positions + sum(self.others.values())
         floats += sum(n for name, n in self.tables.items() if form.quantised or name not in self.matrices)
-        return sum(form.matrix_bytes(*sizes) for sizes in self.matrices.values()) + floats * item + self.whole
+        held = sum(nbytes for _, nbytes in self.codes.values()) + self.whole
+        return sum(form.matrix_bytes(*sizes) for sizes in self.matrices.values()) + floats * item + held
 
 
 def weights_of(plans: Sequence[Plan], roots: Mapping[str, str]) -> Weights:
@@ -58,6 +63,7 @@ def weights_of(plans: Sequence[Plan], roots: Mapping[str, str]) -> Weights:
     whole: dict[str, int] = {}
     positions: dict[str, int] = {}
     active: dict[str, int] = {}
+    codes: dict[str, tuple[int, int]] = {}
     for plan in plans:
         for node in plan.graph.model.graph:
             skipped = SHAPE_OPERANDS.get(node.op_type, ()) if not node.domain else ()
@@ -65,12 +71,21 @@ def weights_of(plans: Sequence[Plan], roots: Mapping[str, str]) -> Weights:
                 if value is None or value.const_value is None or at in skipped or prod(dims(value)) == 1:
                     continue
                 name, count = roots.get(value.name or "", value.name or ""), prod(dims(value))
-                if value.dtype not in FLOATS:
+                packed, choice = packed_node(value), plan.experts.get(node)
+                if packed_node(node.outputs[0]) is not None or (choice is not None and at not in STACKS):
+                    continue  # the parts of a packed weight; biases of experts
+                if packed is not None:
+                    codes[name] = (count, stored_bytes(packed))
+                    active[name] = dims(value)[-1] if node.op_type in ROW_TABLES else count
+                elif choice is not None:
+                    shape = dims(value)
+                    matrices[name] = shape[1], shape[2], shape[0]
+                    active[name] = count * choice.chosen // choice.experts
+                elif value.dtype not in FLOATS:
                     whole[name] = value_bytes(value, 4)
                 elif constant_matrix(node) is value:
                     matrices[name] = matrix_extents(node)
-                    choice = plan.experts.by_node.get(node)
-                    active[name] = count if choice is None else count * choice.chosen // choice.experts
+                    active[name] = count
                 elif node.op_type == "StepRows" and at == 0:
                     positions[name] = count
                 elif node.op_type in ROW_TABLES and at == 0:
@@ -78,7 +93,7 @@ def weights_of(plans: Sequence[Plan], roots: Mapping[str, str]) -> Weights:
                     active.setdefault(name, dims(value)[-1])
                 else:
                     others[name] = active[name] = count
-    return Weights(matrices, tables, others, sum(whole.values()), sum(positions.values()), sum(active.values()))
+    return Weights(matrices, tables, others, codes, sum(whole.values()), sum(positions.values()), sum(active.values()))
 
 
 def initializers_of(model: ir.Model) -> dict[str, str]:

@@ -75,13 +75,6 @@ class Builder:
         self._nodes.append(helper.make_node(kind, inputs, [out], name=name, **attributes))
         return out
 
-    def ops(self, kind: str, count: int, *inputs: str, **attributes: Any) -> list[str]:
-        """Adds a node with `count` outputs, which are named after it."""
-        name = self._name(kind)
-        outputs = [f"{name}_output_{i}" for i in range(count)]
-        self._nodes.append(helper.make_node(kind, inputs, outputs, name=name, **attributes))
-        return outputs
-
     def linear(self, x: str, name: str) -> str:
         """x [.., in] times the weight `name`.weight [.., in, out], in a scope of its own."""
         outer = self.scope
@@ -99,5 +92,6 @@ class Builder:
     def model(self, name: str) -> ModelProto:
         """The finished model; its weights are not in it."""
         graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, self._initializers)
-        opsets = [helper.make_opsetid("", OPSET)]
+        domains = sorted({node.domain for node in self._nodes} - {""})
+        opsets = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(domain, 1) for domain in domains)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR, producer_name="npuc")

@@ -72,7 +72,8 @@ class DecoderShape:
         return self.windows is not None and (layer + 1) % self.windows.period != 0
 
     def weights(self) -> dict[str, tuple[int, ...]]:
-        """Name and shape of each weight in the order of use. Linear layers are [in, out], as MatMul takes them."""
+        """Name and shape of each weight in the order of use. Linear layers are [in, out], as MatMul takes
+        them; those of experts [experts, out, in], as MoE does."""
         found: dict[str, tuple[int, ...]] = {EMBEDDING: (self.vocab, self.hidden)}
         for i in range(self.layers):
             found |= {f"model.layers.{i}.{name}.weight": shape for name, shape in self._layer().items()}
@@ -105,8 +106,7 @@ class DecoderShape:
             n = self.experts.count
             found |= {
                 "mlp.router": (h, n),
-                "mlp.experts.gate_proj": (n, h, inner),
-                "mlp.experts.up_proj": (n, h, inner),
-                "mlp.experts.down_proj": (n, inner, h),
+                "mlp.experts.gate_up_proj": (n, 2 * inner, h),
+                "mlp.experts.down_proj": (n, h, inner),
             }
         return found | ({"post_feedforward_layernorm": (h,)} if self.post_norms else {})

@@ -41,6 +41,8 @@ def routers(graph: ir.Graph) -> list[ir.Node]:
         readers = [use.node for use in node.outputs[1].uses()] if is_op(node, "TopK") else []
         if not readers or any(is_op(reader, "MoE", domain=DOMAIN) for reader in readers):
             continue
+        if any(is_op(use.node, "MoE", domain=DOMAIN) for use in node.outputs[1].uses()):
+            continue  # of a mixture that is one operator already
         attrs = node.attributes
         largest = attrs["largest"].value if "largest" in attrs else 1
         axis = attrs["axis"].value if "axis" in attrs else -1

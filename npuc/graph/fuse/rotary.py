@@ -6,7 +6,7 @@ and compares it with the definition on random numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,8 +94,9 @@ class RotaryRule:
             )
             if isinstance(region, str) or len(dims(region.sources[0])) != 4 or len(region.sources) != 3:
                 continue
-            key = (self.name, region.signature(), tuple(_layout_choices(v) for v in region.sources[1:]))
-            match = scope.proofs.once(key, lambda region=region: _prove(region, scope.rows))  # type: ignore[misc]
+            choices = tuple(_layouts_once(v, scope) for v in region.sources[1:])
+            key = (self.name, region.signature(), choices)
+            match = scope.proofs.once(key, lambda region=region, choices=choices: _prove(region, scope.rows, choices))  # type: ignore[misc]
             if match is not None:
                 best = (region, match)
         if best is None:
@@ -131,18 +132,29 @@ def _table(value: ir.Value) -> np.ndarray:
     return table
 
 
-def _layout_choices(value: ir.Value) -> tuple[int, ...]:
-    table = _table(value)
+def _held(value: ir.Value) -> ir.TensorProtocol:
+    """The table behind StepRows, as the tensor that all layers share."""
+    node = producer(value, "StepRows", domain=DOMAIN)
+    assert node is not None and node.inputs[0] is not None and node.inputs[0].const_value is not None
+    return node.inputs[0].const_value
+
+
+def _layouts_once(value: ir.Value, scope: Scope) -> tuple[int, ...]:
+    """The layouts that a table fits; a table may be long, and every layer reads it."""
+    table = _held(value)
+    return scope.proofs.once(("layouts", table), lambda: _layouts(_table(value)))
+
+
+def _layouts(table: np.ndarray) -> tuple[int, ...]:
     return tuple(i for i, layout in enumerate(_LAYOUTS) if layout.fits(table))
 
 
-def _prove(region: Region, rows: int) -> _Match | None:
+def _prove(region: Region, rows: int, choices: Sequence[tuple[int, ...]]) -> _Match | None:
     shape = dims(region.sources[0])
     if sorted(dims(region.result)) != sorted(shape):
         return None
     random = np.random.default_rng(0)
     x = random.normal(size=shape)
-    choices = [_layout_choices(v) for v in region.sources[1:]]
     widths = [dims(v)[1] for v in region.sources[1:]]
     for first in choices[0]:
         for second in choices[1]:
@@ -192,7 +204,8 @@ def _rewrite(scope: Scope, region: Region, match: _Match) -> None:
     tables = []
     for role in (match.cos, match.sin):
         leaf = region.sources[1 + role]
-        angles = np.ascontiguousarray(_LAYOUTS[match.layouts[role]].narrow(_table(leaf)))
+        layout = match.layouts[role]
+        angles = scope.proofs.once(("narrow", _held(leaf), layout), lambda: _narrow(leaf, layout))  # noqa: B023
         assert leaf.dtype is not None
         held = builder.constant(angles, TABLE)
         tables.append(
@@ -209,3 +222,7 @@ def _rewrite(scope: Scope, region: Region, match: _Match) -> None:
     attrs = {"interleaved": int(match.interleaved), "rotary_dim": match.rotary_dim}
     new = builder.op("Rotary", [x, *tables], dims(x), source.dtype, attrs, DOMAIN)
     replace_value(region.result, new if match.heads_first else builder.transpose(new, (0, 2, 1, 3)))
+
+
+def _narrow(leaf: ir.Value, layout: int) -> np.ndarray:
+    return np.ascontiguousarray(_LAYOUTS[layout].narrow(_table(leaf)))

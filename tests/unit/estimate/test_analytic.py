@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import onnx.shape_inference
@@ -125,6 +124,6 @@ def test_record(entries: dict[str, EntryGraph]):
 
 def test_a_type_that_the_machine_does_not_multiply():
     graph = entry("m (float[1, 4] x, float[4, 4] w) => (float[1, 4] y) { y = MatMul (x, w) }")
-    poor = parse_target("poor.toml", re.sub(r"^macs_per_cycle\.f32 .*\n", "", TOML.read_text(), flags=re.MULTILINE))
-    with pytest.raises(TargetError, match=r"^npu40xx multiplies no f32; it takes i8, u8, f16, bf16$"):
-        analytic(graph, poor, "f32")
+    lines = [line for line in TOML.read_text().splitlines() if not line.startswith("macs_per_cycle.f32")]
+    with pytest.raises(TargetError, match=r"^npu40xx multiplies no f32; it takes "):
+        analytic(graph, parse_target("poor.toml", "\n".join(lines)), "f32")

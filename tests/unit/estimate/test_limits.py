@@ -8,9 +8,8 @@ from pathlib import Path
 from npuc.estimate.formats import FORMATS
 from npuc.estimate.limits import limits_of, memory_of
 from npuc.estimate.subject import Subject
-from npuc.models import SHAPES
 from npurt.target import load_target
-from tests.unit.estimate.shapes import subject_of
+from tests.unit.estimate.shapes import TINY, subject_of
 
 NPU = load_target()
 F16 = FORMATS["f16"]
@@ -36,16 +35,15 @@ def test_a_small_model_fits(tiny: Subject):
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path):
-    """Two layers with 100,000 tokens: the scores of one row are too long for the scratchpad."""
-    shape = replace(SHAPES["gemma3-4b"].shape, layers=2, vocab=64)
-    found = subject_of(tmp_path / "long", shape, prompt=100, tokens=100_000, chunk=8)
-    small = replace(NPU, memories={**NPU.memories, "ddr": replace(NPU.memories["ddr"], bytes=10**9)})
+    """The scores of one row of 64 heads that share a key head are too long for the scratchpad."""
+    shape = replace(TINY, heads=64, kv_heads=1, head_dim=64, positions=8192)
+    found = subject_of(tmp_path / "long", shape, prompt=100, tokens=4000, chunk=8)
+    small = replace(NPU, memories={**NPU.memories, "ddr": replace(NPU.memories["ddr"], bytes=10**6)})
     limits = {limit.what: limit for limit in limits_of(found, small, F16, 1)}
     row = limits["cmx for one row"]
     assert not row.fits
-    assert row.where.startswith("generate.100100, /model/layers.")
-    assert row.needed == 2 * 100_101 * (4 + 2) + 512 * 256 * 2 + 2 * (256 + 256) * 2
-    states = 2 * 2 * 4 * 256 * (100_100 + 7) * 2
-    assert limits["device memory"].where == "states"
-    assert limits["device memory"].needed > states
-    assert limits["device memory"].fits == (limits["device memory"].needed <= 10**9)
+    assert row.where.startswith("generate.4100, /model/layers.")
+    assert row.needed == 64 * 4101 * (4 + 2) + 512 * 64 * 2 + 64 * (64 + 64) * 2
+    memory = limits["device memory"]
+    assert (memory.fits, memory.where) == (False, "states")
+    assert memory.needed > 2 * 2 * 64 * (4100 + 7) * 2

@@ -61,14 +61,13 @@ def test_experts(tmp_path: Path):
     experts = 2 * 3 * 32 * 24 * 16
     assert found.weights.parameters == MIXED.parameters
     assert found.weights.active == MIXED.parameters - experts + experts * 2 // 16
-    choices = {choice.rows: choice for choice in found.plan("prefill").experts.by_node.values()}
-    (rows,) = choices
-    choice = choices[rows]
-    assert (rows, choice.experts, choice.chosen) == (128, 16, 2)
-    assert choice.needed == pytest.approx(16 * (1 - (7 / 8) ** 128))
-    (one,) = {choice.needed for choice in found.plan("generate").experts.by_node.values()}
-    assert one == pytest.approx(2.0)
-    assert len(found.plan("generate").experts.by_node) == 6
+    (rows, *_) = choices = list(found.plan("prefill").experts.values())
+    assert (len(choices), rows.rows, rows.experts, rows.chosen) == (2, 128, 16, 2)
+    assert rows.needed == pytest.approx(16 * (1 - (7 / 8) ** 128))
+    assert (rows.row_by_row, rows.loaded, rows.macs) == (False, 16, 3 * 32 * 24)
+    one = next(iter(found.plan("generate").experts.values()))
+    assert (one.row_by_row, one.loaded) == (True, 2)
+    assert one.needed == pytest.approx(2.0)
 
 
 def test_defaults_shrink_to_the_configuration_and_given_sizes_are_noted(tmp_path: Path):

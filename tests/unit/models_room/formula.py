@@ -18,7 +18,9 @@ def random_weights(shape: DecoderShape) -> dict[str, np.ndarray]:
     found = {}
     for name, extents in shape.weights().items():
         values = (
-            random.uniform(0.5, 1.5, extents) if len(extents) == 1 else random.normal(0, extents[-2] ** -0.5, extents)
+            random.uniform(0.5, 1.5, extents)
+            if len(extents) == 1
+            else random.normal(0, extents[-1 if len(extents) == 3 else -2] ** -0.5, extents)
         )
         found[name] = values.astype(np.float32)
     return found
@@ -99,6 +101,8 @@ def mixture(shape: DecoderShape, w: Arrays, h: np.ndarray) -> np.ndarray:
         scores = np.exp(x @ w["mlp.router.weight"])
         best = np.argsort(-scores)[: shape.experts.chosen]
         for expert in best:
-            parts = (w[f"mlp.experts.{part}_proj.weight"][expert] for part in PARTS)
-            out[row] += scores[expert] / scores[best].sum() * gated(shape, x[None], *parts)[0]
+            both, down = (w[f"mlp.experts.{part}_proj.weight"][expert].T for part in ("gate_up", "down"))
+            out[row] += (
+                scores[expert] / scores[best].sum() * gated(shape, x[None], both[:, ::2], both[:, 1::2], down)[0]
+            )
     return out
