@@ -66,9 +66,10 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     copied: set[ir.Value] = set()
     problems = Problems()
     for node in nodes:
-        for reason in broken(node):
-            problems.setdefault(node.op_type, f"{describe(node)}: {reason}")
-        if node.op_type in problems:
+        reasons = list(broken(node))
+        for reason in reasons:
+            problems.add(f"{describe(node)}: {reason}")
+        if reasons:
             continue
         try:
             norm = norm_of_sum(groups[node], position) if node in groups else None
