@@ -19,7 +19,8 @@ class Source:
         self.figures: dict[str, Figure] = {}
 
     def error(self, table: str, key: str | None, what: str) -> TargetError:
-        """table: dotted name as in a header, "" for the top; key: None where the table as a whole is meant."""
+        """table: dotted name as in a header, "" for the top; key: None where the table as a whole is meant. At the top a
+        key may be that of a table."""
         current, line = "", 1 if not table else 0
         for number, text in enumerate(self._lines, 1):
             header = re.match(r"\s*\[([^\[\]]+)\]", text)
@@ -27,6 +28,9 @@ class Source:
                 current = header[1].replace('"', "").replace(" ", "")
                 if current == table:
                     line = number
+                if not table and key is not None and current.split(".")[0] == key:
+                    line = number
+                    break
             elif current == table and key is not None and re.match(rf"\s*\"?{re.escape(key)}\"?\s*[=.]", text):
                 line = number
                 break

@@ -137,7 +137,7 @@ MISTAKES = [
     ('kind = "vector"', 'kind = "scalar"', 't.toml:1: one engine of kind = "vector" is due'),
     ("per_tile = [16,", "per_tile = [160,", "t.toml:LINE: [barriers] per_tile: 160 of 96 barriers in all"),
     ("on_chip = true", "on_chip = 1", "t.toml:LINE: [memories.cmx] on_chip: 1 is neither true nor false"),
-    ("[sync]\n", "[ink]\n", "t.toml:1: ink: unknown key; known are name, description, tiles"),
+    ("[sync]\n", "[ink]\n", "t.toml:LINE: ink: unknown key; known are name, description, tiles"),
     ("[barriers]", "[barriers",
      "t.toml: Expected ']' at the end of a table declaration (at line LINE, column 10)"),
 ]  # fmt: skip
@@ -165,3 +165,23 @@ def test_unknown_names_and_paths(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(TEXT.replace("npu40xx", "mine"))
     assert load_target(path).name == "mine"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('rate = ["5 TB/s"', 'rate = ["94 B/cycle"',
+         "[pools.l2] rate: '94 B/cycle' has the unit 'B/cycle'; one of GB/s, TB/s is due"),
+        ('bank_rate = ["422.4 GB/s"', 'bank_rate = ["256 B/cycle"',
+         "[memories.l1] bank_rate: '256 B/cycle' has the unit 'B/cycle'; one of GB/s, TB/s is due"),
+        ('instruction_latency = ["6.5 cycles"', 'instruction_latency = ["6.5 ticks"',
+         "[engines.vector] instruction_latency: '6.5 ticks' has the unit 'ticks'; one of ns, us, ms, cycles is due"),
+        ("destinations = [2,", "destinations = [0,", "[engines.fix] destinations: 0 is no positive whole number"),
+    ],
+)  # fmt: skip
+def test_what_has_no_clock_counts_no_cycles(old: str, new: str, message: str):
+    text = files("npurt.target").joinpath("ascend950.toml").read_text(encoding="utf-8")
+    line = text[: text.index(old)].count("\n") + 1
+    with pytest.raises(TargetError) as caught:
+        parse_target("t.toml", text.replace(old, new, 1))
+    assert str(caught.value) == f"t.toml:{line}: {message}"
