@@ -135,10 +135,25 @@ class _Walk:
             self.problems.add(f"{shapes} do not fit: {_reason(error)}", node_text(node))
             return None
         made = [found.get(v.name) if v.name else None for v in node.outputs]
+        rank = self.rank_by_length(node)
+        if rank is not None and made[0] is not None and not made[0].tensor_type.HasField("shape"):
+            made[0] = onnx.helper.make_tensor_type_proto(made[0].tensor_type.elem_type, [None] * rank)
         self.answer(node, made)
         if node.op_type == "Constant" and node.domain == "" and "value" in node.attributes:
             self.types.set_content(node.outputs[0].name or "", node.attributes["value"].as_tensor())
         return made
+
+    def rank_by_length(self, node: ir.Node) -> int | None:
+        """The rank that the length of a shape operand gives the output, where its content is not known."""
+        index = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}.get(node.op_type) if node.domain == "" else None
+        operands = [self.types.dims(v) if v is not None else None for v in node.inputs]
+        if index is None or index >= len(operands) or operands[index] is None:
+            return None
+        source, shape = operands[0], operands[index]
+        length = shape[0] if shape is not None and len(shape) == 1 else None
+        if not isinstance(length, int) or source is None:
+            return None
+        return max(length, len(source)) if node.op_type == "Expand" else length
 
     def answer(self, node: ir.Node, made: list[onnx.TypeProto | None]) -> None:
         for value, proto in zip(node.outputs, made, strict=True):
