@@ -18,7 +18,7 @@ from npurt.llm import Request, Session
 from tests.support.graphs import parsed
 from tests.support.models import CORPUS, answer, compile_to, cosine, reference
 
-WINDOW, STEP = "lfm2-genai-fp32", "mamba-hfx-step-op18"
+WINDOW, STEP, RING = "lfm2-genai-fp32", "mamba-hfx-step-op18", "mistral-torchdyn-op18-winkv"
 SIZES = {"max_prompt_len": 12, "capacities": (11, 20)}
 DIMS = {WINDOW: {"kv_cache_dim": 16}, STEP: {}}
 
@@ -56,6 +56,24 @@ def test_states_after_the_answer(name, tmp_path):
             np.testing.assert_allclose(device.state(id), ref[f"decode4/out/{pairs[id]}"], rtol=1e-4, atol=1e-4)
     device.reset()
     assert not any(device.state(id).any() for id in replaced)
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("name", [WINDOW, STEP, RING])
+def test_an_answer_goes_on_where_its_states_are_put(name, mode, tmp_path):
+    """Read from one device in mid-answer and set on another of either mode, in a larger capacity than so far."""
+    prompt, *_ = reference(name)
+    sizes = {**SIZES, "chunk": 4, "precision": "f32", "dims": DIMS.get(name, {})}
+    image = npurt.load(compile_to(tmp_path / "m.npu", CORPUS / name / "model.onnx", **sizes))
+    first, other = npurt.Device(image), npurt.open_device(image, mode)
+    Session(image, first).generate(prompt, Request(max_new_tokens=2, eos=())).finish()
+    for state in image.metadata.states:
+        other.set_state(state.id, first.state(state.id))
+    ids = {"input_ids": np.array([[7]])}
+    wanted, found = (device.run("generate.20", ids, n_past=len(prompt) + 1)["hidden"] for device in (first, other))
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    for state in image.metadata.states:
+        np.testing.assert_allclose(other.state(state.id), first.state(state.id), rtol=1e-5, atol=1e-5)
 
 
 def test_a_recurrent_model_has_one_capacity(tmp_path):

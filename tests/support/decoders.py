@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 VOCAB, HIDDEN, HEADS, GROUPS, SIZE = 37, 16, 4, 2, 16
-CACHE_FORMS = ("concat", "attention", "tensor_scatter", "tensor_scatter_circular", "gqa", "gqa_shared")
+CACHE_FORMS = ("concat", "attention", "multi_head", "tensor_scatter", "tensor_scatter_circular", "gqa", "gqa_shared")
 SLOTS = 24
 INT, FLOAT, BOOL = TensorProto.INT64, TensorProto.FLOAT, TensorProto.BOOL
 
@@ -65,8 +65,9 @@ def decoder(path: Path, form: str, slots: int = SLOTS) -> Path:
     made, inputs = _ATTENTION[form](g, q, k, v)
     flat = g.op("Add", x, g.op("MatMul", made, g.weight(HEADS * SIZE, HIDDEN)))
     g.op("MatMul", flat, g.weight(HIDDEN, VOCAB, scale=1.0), out="logits")
-    cache = [1, GROUPS, slots if fixed else "past", SIZE]
-    after = [1, GROUPS, slots if fixed else "total", SIZE]
+    groups = HEADS if form == "multi_head" else GROUPS
+    cache = [1, groups, slots if fixed else "past", SIZE]
+    after = [1, groups, slots if fixed else "total", SIZE]
     return g.write(
         path,
         [("input_ids", INT, [1, "rows"]), *inputs, ("past_k", FLOAT, cache), ("past_v", FLOAT, cache)],
@@ -107,6 +108,21 @@ def _attention(g: GraphMaker, q: str, k: str, v: str) -> Made:
     return made, []
 
 
+def _multi_head(g: GraphMaker, q: str, k: str, v: str) -> Made:
+    """MultiHeadAttention of onnxruntime, in whose cache every query head has a key head of its own."""
+    wide = []
+    for x in (k, v):
+        twice = g.op(
+            "Tile", g.op("Reshape", x, g.const([0, 0, GROUPS, 1, SIZE])), g.const([1, 1, 1, HEADS // GROUPS, 1])
+        )
+        wide.append(g.op("Reshape", twice, g.const([0, 0, HEADS * SIZE])))
+    made = g.op(
+        "MultiHeadAttention", q, *wide, "", "", "", "past_k", "past_v", out=["mixed", "new_k", "new_v"],
+        domain="com.microsoft", num_heads=HEADS, unidirectional=1,
+    )  # fmt: skip
+    return made, []
+
+
 def _tensor_scatter(g: GraphMaker, q: str, k: str, v: str, mode: str = "linear") -> Made:
     """Fixed caches that TensorScatter writes; nonpad_kv_seqlen says how many slots are filled."""
     q, k, v = _heads(g, q, HEADS), _heads(g, k, GROUPS), _heads(g, v, GROUPS)
@@ -128,6 +144,7 @@ def _gqa(g: GraphMaker, q: str, k: str, v: str) -> Made:
 _ATTENTION = {
     "concat": _concat,
     "attention": _attention,
+    "multi_head": _multi_head,
     "tensor_scatter": _tensor_scatter,
     "tensor_scatter_circular": lambda g, q, k, v: _tensor_scatter(g, q, k, v, "circular"),
     "gqa": _gqa,

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from npuc.frontend.errors import Problems
 from npuc.frontend.infer import infer
 from npuc.graph.edit import Names
-from npuc.graph.expand import attention, convolution, experts, rotary, vendor
+from npuc.graph.expand import attention, convolution, experts, multihead, rotary, vendor
 from npuc.graph.expand.place import Place
 from npuc.graph.normalise import stamp
 
@@ -20,6 +20,7 @@ EXPANSIONS: dict[tuple[str, str], Callable[[Place], None]] = {
     ("", "RotaryEmbedding"): rotary.rotary_embedding,
     (ORT, "RotaryEmbedding"): rotary.rotary_embedding_ort,
     (ORT, "GroupQueryAttention"): attention.group_query_attention,
+    (ORT, "MultiHeadAttention"): multihead.multi_head_attention,
     (ORT, "CausalConvWithState"): convolution.causal_conv_with_state,
     (ORT, "SkipSimplifiedLayerNormalization"): vendor.skip_rms_norm,
     (ORT, "SkipLayerNormalization"): vendor.skip_layer_norm,

@@ -155,6 +155,19 @@ def test_filled_slots_of_attention(mask: bool, causal: int) -> None:
     agree(model, feeds, [0])
 
 
+@pytest.mark.parametrize("padding", [False, True])
+@pytest.mark.parametrize("past", [0, 2])
+@pytest.mark.parametrize(("bias", "order"), [(False, 1), (True, 1), (True, 0)])
+def test_multi_head_attention(bias: bool, order: int, past: int, padding: bool) -> None:
+    q, k, v = (values(1, 3, 32) for _ in range(3))
+    cache = [values(1, 4, past, 8), values(1, 4, past, 8)] if past else []
+    mask = np.array([[1] * (past + 2) + [0]], np.int32) if padding else None
+    inputs = [q, k, v, values(96) if bias else None, mask, None, *cache]
+    attrs = {"num_heads": 4, "unidirectional": order}
+    model, feeds = one_node("MultiHeadAttention", inputs, attrs, 3 if past else 1)
+    agree(model, feeds, [0, 1, 2] if past else [0])
+
+
 @pytest.mark.parametrize("activation", ["none", "silu"])
 @pytest.mark.parametrize(("bias", "past"), [(False, True), (True, True), (True, False)])
 def test_convolution_with_a_state(bias: bool, past: bool, activation: str) -> None:
