@@ -56,6 +56,7 @@ class CompileOptions:
 
     target: str = "npu40xx"
     precision: str = "f16"
+    requantise: str | None = None
     max_prompt_len: int | None = None
     min_response_len: int | None = None
     chunk: int | None = None
@@ -215,6 +216,7 @@ def build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> Build
         max_prompt_len=options.max_prompt_len, min_response_len=options.min_response_len, chunk=options.chunk,
         capacities=options.capacities, dims=options.dims, state_rows=options.state_rows, llm=options.llm,
         max_positions=max_positions(assets), kept_ops=frozenset(bindings(options.kernels)[1]), values=options.values,
+        per_channel=options.requantise == "per-channel",
     )  # fmt: skip
 
 

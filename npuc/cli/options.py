@@ -88,6 +88,11 @@ COMPILE_OPTIONS = (
         help="Stored type of weights and activations; sums are always f32.",
     ),
     click.option(
+        "--requantise", type=click.Choice(["per-channel"]),
+        help="Quantise weights that have scales for groups again, with one for each channel. That is faster where many "
+        "rows are computed, and changes the answers.",
+    ),
+    click.option(
         "--max-prompt-len", type=POSITIVE, metavar="N", help="Longest prompt in tokens.  [default: 1024]"
     ),
     click.option(
@@ -123,8 +128,8 @@ COMPILE_OPTIONS = (
 )  # fmt: skip
 
 COMPILE_NAMES = (
-    "target", "precision", "max_prompt_len", "chunk", "min_response_len", "capacities", "dims", "values", "state_rows",
-    "kernels", "choices",
+    "target", "precision", "requantise", "max_prompt_len", "chunk", "min_response_len", "capacities", "dims", "values",
+    "state_rows", "kernels", "choices",
 )  # fmt: skip
 
 
@@ -153,6 +158,7 @@ def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
     return CompileOptions(
         target=given["target"],
         precision=given["precision"],
+        requantise=given["requantise"],
         max_prompt_len=given["max_prompt_len"],
         min_response_len=given["min_response_len"],
         chunk=given["chunk"],

@@ -32,7 +32,8 @@ class BuildOptions:
     state_rows: rows of a growing variable in a graph that is no language model (`--state-rows ID=ROWS`).
     max_positions: positions the model was made for, where its files say so. llm: False compiles a language model's
     graph as a plain one; None decides by its inputs and outputs. kept_ops: (domain, operator) of functions of the model
-    that are not written out, because a kernel computes them. values: of inputs that become constants, by name
+    that are not written out, because a kernel computes them. per_channel: weights with scales for groups are quantised
+    again with one for each channel. values: of inputs that become constants, by name
     (`--value NAME=NUMBERS`): shapes, axes and counts, which a static program must know.
     """
 
@@ -45,6 +46,7 @@ class BuildOptions:
     max_positions: int | None = None
     llm: bool | None = None
     kept_ops: frozenset[tuple[str, str]] = frozenset()
+    per_channel: bool = False
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

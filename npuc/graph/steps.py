@@ -121,7 +121,7 @@ def say_in_one_set(build: Build) -> None:
 def dequantise_weights(build: Build) -> None:
     """Quantised weights become packed codes of one form, or constants of floats, computed when they are read."""
     plain = is_plain(build.model, build.options.llm)
-    build.report.extend(dequantise(build.model, build.inference, plain=plain))
+    build.report.extend(dequantise(build.model, build.inference, plain=plain, per_channel=build.options.per_channel))
 
 
 def write_out(build: Build) -> None:

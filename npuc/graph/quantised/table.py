@@ -46,7 +46,7 @@ _SAME_AS_STANDARD = ("DequantizeLinear", "QuantizeLinear")
 """onnxruntime had types first that operator set 21 has, too; the formula and the attribute `axis` are the same."""
 
 
-def dequantise(model: ir.Model, inference: Inference, *, plain: bool = False) -> list[str]:
+def dequantise(model: ir.Model, inference: Inference, *, plain: bool = False, per_channel: bool = False) -> list[str]:
     """Gives every node that reads a quantised weight the dequantised one, in place; lines for the report.
 
     Rounding of values of the run to codes is written out in arithmetic. plain: in a plain graph that is done where
@@ -59,7 +59,7 @@ def dequantise(model: ir.Model, inference: Inference, *, plain: bool = False) ->
         if node.domain == ORT and node.op_type in _SAME_AS_STANDARD:
             node.domain = ""
     attach(model.graph)
-    names, weights = Names(model.graph), Weights(Known(inference), model)
+    names, weights = Names(model.graph), Weights(Known(inference), model, per_channel)
     changed, problems = False, Problems()
     for table in (WRITTEN_OUT, READERS):
         for node in [node for node in model.graph if (node.domain, node.op_type) in table]:

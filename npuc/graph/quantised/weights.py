@@ -18,6 +18,8 @@ from npuc.graph.quantised import packed
 from npuc.graph.quantised.affine import Affine
 from npuc.graph.quantised.known import Known
 from npuc.graph.quantised.packed import PackedForm
+from npuc.graph.quantised.requantise import dense as dense_of
+from npuc.graph.quantised.requantise import per_channel
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class Stored:
 
 @dataclass
 class Weights:
-    """model: that is rewritten. made: the weights so far, by operands and form. held: operands of packed ones,
-    whichever way they are turned.
+    """model: that is rewritten. per_channel: quantise again what has scales for groups. made: the weights so far, by
+    operands and form. held: operands of packed ones, whichever way they are turned.
 
     Numbers of what the report tells. kept, schemes: of packed and of dense ones, by how the file stores them; levels:
     of nodes that allow narrow activations, by accuracy_level; rounded: of values of the run that become codes; spans:
@@ -56,6 +58,7 @@ class Weights:
 
     known: Known
     model: ir.Model
+    per_channel: bool = False
     made: dict[Hashable, ir.Value] = field(default_factory=dict)
     held: dict[Hashable, list[ir.Value]] = field(default_factory=dict)
     kept: Counter[str] = field(default_factory=Counter)
@@ -102,13 +105,16 @@ class Weights:
         """
         if isinstance(form, str):
             return self.constant(place, source, operands, f"{scheme}: {form}" if form else scheme, stored)
+        again = self.per_channel and form.groups > 1
+        if again:
+            form, scheme = per_channel(form), f"{scheme}, quantised again with one scale for each channel"
         shared = (*map(id, operands), form.bits, form.block, form.n, form.k)
         key = (*shared, stored.dtype, turned)
         if key not in self.made:
             if shared not in self.held:
                 self.held[shared] = packed.operands(place, source.name or "weight", form)
                 self.kept[scheme] += 1
-            dense = stored.tensor(f"{source.name}~dequantised")
+            dense = dense_of(form, stored.dtype, turned) if again else stored.tensor(f"{source.name}~dequantised")
             self.made[key] = packed.numbers(place, self.held[shared], form, turned, dense)
         return self.made[key]
 

@@ -48,6 +48,7 @@ class FakeOptions:
 
     target: str
     precision: str
+    requantise: str | None
     max_prompt_len: int | None
     min_response_len: int | None
     chunk: int | None
