@@ -24,6 +24,7 @@ from npuc.graph.steps import Build
 from npuc.lower.consts import ConstPool
 from npuc.lower.entry import Lowered, lower
 from npuc.lower.errors import LoweringRefused
+from npuc.lower.forms import FormChooser, form_lines
 from npuc.lower.library import Binding, Library, call_name
 from npuc.lower.new_rows import state_dtype
 from npuc.lower.storage import Storage
@@ -49,6 +50,7 @@ CMX_SHARES = (1.0, 0.9, 0.75, 0.6, 0.45)
 class CompileOptions:
     """What `npuc compile` can be told. None: the default (prompt 1024, response 128, chunk 128).
 
+    attention: the form of every attention that can have it; None chooses the fastest for each.
     llm: False compiles a language model's graph as a plain one (`npuc exec` runs graphs); None decides by the graph.
     kernels: texts ``WHAT=KERNEL``, see npuc.authoring. choices: a file of tile sizes. values: of inputs that become
     constants, by name. follow_nodes: keep what became of each node, for a report.
@@ -64,6 +66,7 @@ class CompileOptions:
     dims: Mapping[str, int] = field(default_factory=dict)
     state_rows: Mapping[str, int] = field(default_factory=dict)
     llm: bool | None = None
+    attention: str | None = None
     kernels: tuple[str, ...] = ()
     choices: Path | None = None
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -166,19 +169,20 @@ def compile_graphs(
     target = load_target(options.target)
     library = library_of(*bindings(options.kernels), options.choices, target)
     storage = Storage(PRECISIONS[options.precision])
-    consts, cache = ConstPool(storage), TraceCache()
+    consts, cache, forms = ConstPool(storage), TraceCache(), FormChooser(library, target, options.attention)
     buffers = state_buffers(graphs.states, storage)
     lowered, programs = [], []
     clock = time.perf_counter()
     for number, entry in enumerate(graphs.entries):
         report(f"lower and schedule {entry.label}", number / len(graphs.entries))
-        tasks, program = _entry(entry, graphs.states, buffers, storage, consts, cache, target, library)
+        tasks, program = _entry(entry, graphs.states, buffers, storage, consts, cache, forms)
         lowered.append(tasks)
         programs.append(program)
     seconds["lower and schedule"] = time.perf_counter() - clock
     graphs.report.extend(_bound_calls(library, lowered))
     for entry, tasks in zip(graphs.entries, lowered, strict=True):
         graphs.report.extend(report_lines(entry.label, (c.way for c, _ in tasks.choices if c.way is not None)))
+        graphs.report.extend(form_lines(entry.label, tasks.choices))
     states = [_device_state(state, storage) for state in graphs.states]
     stops, start = end_tokens(assets)
     metadata = build_metadata(
@@ -221,18 +225,19 @@ def build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> Build
 
 
 def _entry(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
-           cache: TraceCache, target: Target, library: Library) -> tuple[Lowered, EntryProgram]:  # fmt: skip
+           cache: TraceCache, forms: FormChooser) -> tuple[Lowered, EntryProgram]:  # fmt: skip
     """Lowers and schedules one entry with the largest tiles that can be placed.
 
     Where the scheduler has to spill for them, the next smaller tiles are tried, too, and what moves fewer bytes from
     and to DDR is kept; what needs no spilling is never worse with larger tiles.
     """
+    target = forms.target
     total = target.memories["cmx"].bytes
     best: tuple[Lowered, EntryProgram] | None = None
     refused: LoweringRefused | OverflowRefused | None = None
     for share in CMX_SHARES:
         try:
-            lowered = lower(entry, states, buffers, storage, consts, cache, "cmx", int(total * share), library, target)
+            lowered = lower(entry, states, buffers, storage, consts, cache, "cmx", int(total * share), forms)
             program = schedule(lowered.graph, target)
         except LoweringRefused as error:
             refused = error

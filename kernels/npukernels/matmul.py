@@ -67,9 +67,15 @@ def _products(
 
 
 def _finish(
-    result: t.Tile, epilogue: Epilogue | None, extra: Sequence[t.Array], index: Sequence[t.Index], size: Sequence[int]
-) -> t.Tile:
-    return result if epilogue is None else epilogue(result, *(load_block(array, index, size) for array in extra))
+    results: Sequence[t.Tile], epilogue: Epilogue | None, extra: Sequence[t.Array], out: t.Array,
+    index: Sequence[t.Index], size: Sequence[int],
+) -> t.Tile:  # fmt: skip
+    """epilogue(*results, *extra). Products are rounded to out's type first, as a graph stores them: vector code over
+    16-bit operands runs in lanes of 16 bit."""
+    if epilogue is None:
+        return results[0]
+    rounded = (result.cast(out.dtype) if out.dtype in (t.f16, t.bf16) else result for result in results)
+    return epilogue(*rounded, *(load_block(array, index, size) for array in extra))
 
 
 @t.kernel
@@ -83,7 +89,7 @@ def matmul(
     tiles after the product. bm, bn, bk: block sizes. outer: see _products.
     """
     for index, (result,) in _products(x, [w], [table], (bm, bn, bk), outer):
-        t.store(out, index, _finish(result, epilogue, extra, index, (bm, bn)))
+        t.store(out, index, _finish([result], epilogue, extra, out, index, (bm, bn)))
 
 
 @t.kernel
@@ -93,7 +99,7 @@ def matmul_pair(
 ) -> None:  # fmt: skip
     """out[M, N] = epilogue(x w0^T, x w1^T, *extra): a gated layer in one pass, with the two products on-chip."""
     for index, pair in _products(x, [w0, w1], [table0, table1], (bm, bn, bk), outer):
-        t.store(out, index, epilogue(*pair, *(load_block(array, index, (bm, bn)) for array in extra)))
+        t.store(out, index, _finish(pair, epilogue, extra, out, index, (bm, bn)))
 
 
 @t.kernel
@@ -106,7 +112,7 @@ def bmm_nk(
     left = load_block(a, (p, i, 0), (bb, bm, a.shape[2]))
     right = load_block(b, (p, j, 0), (bb, bn, b.shape[2]))
     result = t.mma(left, right, scale=scale)
-    t.store(out, index, _finish(result, epilogue, extra, index, (bb, bm, bn)))
+    t.store(out, index, _finish([result], epilogue, extra, out, index, (bb, bm, bn)))
 
 
 @t.kernel
@@ -119,4 +125,4 @@ def bmm_kn(
     left = load_block(a, (p, i, 0), (bb, bm, a.shape[2]))
     right = load_block(b, (p, 0, j), (bb, b.shape[1], bn))
     result = t.mma(left, right, kn=True, scale=scale)
-    t.store(out, index, _finish(result, epilogue, extra, index, (bb, bm, bn)))
+    t.store(out, index, _finish([result], epilogue, extra, out, index, (bb, bm, bn)))

@@ -8,6 +8,9 @@ from typing import Any
 from npuc.tile import ArrayType, Kernel
 from npukernels import (
     attention,
+    attention_flash,
+    attention_incremental,
+    attention_sizes,
     codes,
     convolution,
     elementwise,
@@ -20,6 +23,7 @@ from npukernels import (
     rotary,
     rows,
 )
+from npukernels.attention_sizes import halvings
 
 Types = Sequence[ArrayType | None]
 Sizes = dict[str, Any]
@@ -54,15 +58,6 @@ def get(name: str) -> KernelSpec:
     return KERNELS[key]
 
 
-def _halvings(extent: int, multiple: int = 1) -> Iterator[int]:
-    """extent, then ever smaller sizes that are multiples of `multiple`, each about half of the last."""
-    size = max(extent, 1)
-    yield size
-    while size > multiple:
-        size = max(multiple, -(-size // 2 // multiple) * multiple)
-        yield size
-
-
 def _shape(types: Types, number: int) -> tuple[int, ...]:
     type_ = types[number]
     assert type_ is not None  # optional arrays are never the ones that tile sizes follow
@@ -85,7 +80,7 @@ def _matrix(weights: int) -> Candidates:
         (m, k), n = _shape(types, 0), _shape(types, 1)[0]
         x_bytes, w_bytes = _ddr_bytes(types, 0), weights * _ddr_bytes(types, 1)
         priced = []
-        for bm, bn, bk in product(_halvings(m, PANEL), _halvings(n, PANEL), _halvings(k, 8 * PANEL)):
+        for bm, bn, bk in product(halvings(m, PANEL), halvings(n, PANEL), halvings(k, 8 * PANEL)):
             local = x_bytes // m * bm * bk // k + w_bytes // n * bn * bk // k + 4 * bm * bn * (bk < k)
             if free is not None and local > free:
                 continue
@@ -113,7 +108,7 @@ def _codes(weights: int) -> Candidates:
         x_bytes, wide = _ddr_bytes(types, 0), 8 * k if params.get("widen") else 0  # f32 numbers and what they round to
         shifted = params["row"].shifts is not None
         priced = []
-        for bm, bn in product(_halvings(m, PANEL), _halvings(n, PANEL)):
+        for bm, bn in product(halvings(m, PANEL), halvings(n, PANEL)):
             local = x_bytes // m * bm + weights * bn * (nbytes + wide + 4 * bm * shifted)
             if free is not None and local > free:
                 continue
@@ -135,11 +130,11 @@ def _whole_rows(types: Types, params: Mapping[str, Any], free: int | None = None
 
 def _batched(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     batch, m, n = _shape(types, 2)
-    for bb in _halvings(batch):
+    for bb in halvings(batch):
         yield {"bb": bb, "bm": m, "bn": n}
-    for bn in list(_halvings(n, PANEL))[1:]:
+    for bn in list(halvings(n, PANEL))[1:]:
         yield {"bb": 1, "bm": m, "bn": bn}
-    for bm in list(_halvings(m))[1:]:
+    for bm in list(halvings(m))[1:]:
         yield {"bb": 1, "bm": bm, "bn": min(n, PANEL)}
 
 
@@ -172,49 +167,35 @@ def _heads_and_rows(types: Types, params: Mapping[str, Any], free: int | None = 
     return ({"bh": bh, "bc": bc} for bh, bc in _shrinking(_shape(types, 0)[:2]))
 
 
-def _attention(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
-    """Fewer key heads in a program, then fewer rows (the scores are what is large), then shorter key blocks."""
-    (heads, rows, _), groups = _shape(types, 0), _shape(types, 1)[0]
-    past = 0 if types[3] is None else _shape(types, 3)[1]
-    block = min(max(past, 1), 512)
-    sizes = [(rows, count) for count in _halvings(groups)] + [(bm, 1) for bm in list(_halvings(rows))[1:]]
-    for bm, count in sizes:
-        scores = 4 * count * (heads // groups) * bm * (past + rows)
-        if free is None or scores <= free:
-            yield {"bm": bm, "groups": count, "bk": block}
-    for bk in list(_halvings(block, PANEL))[1:]:
-        yield {"bm": 1, "groups": 1, "bk": bk}
-
-
 def _chosen(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     """Blocks of the chosen experts' matrices, of about equal bytes in both layers."""
     (_, depth, width), columns = _shape(types, 3), _shape(types, 5)[1]
-    for bf in _halvings(depth, PANEL):
+    for bf in halvings(depth, PANEL):
         yield {"bf": bf, "bn": min(columns, max(PANEL, bf * width // depth // PANEL * PANEL))}
 
 
 def _all_experts(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     """Weights are loaded once for each block of rows: smaller blocks of columns come before fewer rows."""
-    for bm in _halvings(_shape(types, 0)[0], PANEL):
+    for bm in halvings(_shape(types, 0)[0], PANEL):
         for sizes in _chosen(types, params, free):
             yield {"bm": bm, **sizes}
 
 
 def _count(name: str, axis_of: int) -> Candidates:
     """One size, along the first axis of an array."""
-    return lambda types, params, free=None: ({name: size} for size in _halvings(_shape(types, axis_of)[0]))
+    return lambda types, params, free=None: ({name: size} for size in halvings(_shape(types, axis_of)[0]))
 
 
 def _attention_ring(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     """Fewer rows first (the scores are what is large), then shorter blocks of the past."""
     rows, past = _shape(types, 0)[1], max(_shape(types, 3)[1], 1)
-    blocks = [*_halvings(rows)]
+    blocks = [*halvings(rows)]
     yield from ({"bm": bm, "bk": min(past, 512)} for bm in blocks)
-    yield from ({"bm": blocks[-1], "bk": bk} for bk in list(_halvings(min(past, 512), PANEL))[1:])
+    yield from ({"bm": blocks[-1], "bk": bk} for bk in list(halvings(min(past, 512), PANEL))[1:])
 
 
 def _heads_of_rows(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
-    return ({"bg": bg} for bg in _halvings(_shape(types, 0)[1]))
+    return ({"bg": bg} for bg in halvings(_shape(types, 0)[1]))
 
 
 def _depthwise(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
@@ -223,7 +204,7 @@ def _depthwise(types: Types, params: Mapping[str, Any], free: int | None = None)
 
 
 def _channels(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
-    return ({"bc": bc} for bc in _halvings(_shape(types, 1)[1]))
+    return ({"bc": bc} for bc in halvings(_shape(types, 1)[1]))
 
 
 def _blocks(*names: str, array: int = 0) -> Candidates:
@@ -246,6 +227,10 @@ def _none(types: Types, params: Mapping[str, Any], free: int | None = None) -> I
     yield {}
 
 
+_ATTENTION = (
+    "q[H,C,D] k_new[G,T,D] v_new[G,T,Dv] k_past[G,N,D]? v_past[G,N,Dv]? out[H,C,Dv] slopes[H]? sinks[H]? ones[1,K]? "
+    "slots[N,2]?"
+)
 _SPECS = (
     KernelSpec("matmul", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]? extra..", _matrix(1)),
     KernelSpec("matmul_bias", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]", _matrix(1)),
@@ -267,9 +252,10 @@ _SPECS = (
     KernelSpec("layernorm", normalise.layernorm, "rows", "x[..,N] weight[N] bias[N] out[..,N]", _rows),
     KernelSpec("layernorm_plain", normalise.layernorm_plain, "rows", "x[..,N] weight[N] out[..,N]", _rows),
     KernelSpec("rotary", rotary.rotary, "attention", "x[H,C,D] cos[C,R/2] sin[C,R/2] out[H,C,D]", _heads_and_rows),
-    KernelSpec("attention", attention.attention, "attention",
-               "q[H,C,D] k_new[G,C,D] v_new[G,C,Dv] k_past[G,N,D]? v_past[G,N,Dv]? out[H,C,Dv] slopes[H]? sinks[H]?",
-               _attention),
+    KernelSpec("attention", attention.attention, "attention", _ATTENTION, attention_sizes.decomposed),
+    KernelSpec("attention_flash", attention_flash.attention_flash, "attention", _ATTENTION, attention_sizes.flash),
+    KernelSpec("attention_incremental", attention_incremental.attention_incremental, "attention", _ATTENTION,
+               attention_sizes.incremental),
     KernelSpec("topk", experts.topk, "rows", "x[..,N] values[..,k]? indices[..,k]?", _rows),
     KernelSpec("argmax", experts.argmax, "rows", "x[..,N] out[..,1]", _rows),
     KernelSpec("moe_chosen", experts.moe_chosen, "experts",
@@ -296,6 +282,11 @@ _SPECS = (
     KernelSpec("past_rows", rows.past_rows, "state", "past[G,N,D] out[G,N,D]", _blocks("bg", "bk")),
     KernelSpec("step_mask", rows.step_mask, "attention", "out[C,N+C]", _count("bm", 0)),
     KernelSpec("step_bias", rows.step_bias, "attention", "slopes[H] out[H,C,N+C]", _blocks("", "bm", array=1)),
+    KernelSpec("valid_slots", rows.valid_slots, "state", "out[N,2]", _none),
     KernelSpec("step_rows", rows.step_rows, "state", "table[T,R] out[C,R]", _none),
 )  # fmt: skip
 KERNELS: dict[str, KernelSpec] = {spec.name: spec for spec in _SPECS}
+FORMS: dict[str, dict[str, str]] = {
+    "attention": {"decomposed": "attention", "flash": "attention_flash", "incremental": "attention_incremental"},
+}
+"""Kernels that compute the same from the same arrays and parameters, by the name of each form."""

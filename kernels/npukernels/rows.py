@@ -99,3 +99,11 @@ REDUCTIONS: dict[str, tuple[Join, Callable[[t.Tile, int], t.Tile], float]] = {
     "min": (t.minimum, t.min, float("inf")),
 }
 """How scatter_rows joins: a row with its updates, the updates of a row, and what changes nothing."""
+
+
+@t.kernel
+def valid_slots(out: t.Array) -> None:
+    """out[N, 2] f32: a DPU table (scale, bias) that keeps scores of slots before step.n_past and hides the others."""
+    slots = t.iota((out.shape[0], 1), 0)
+    bias = t.where(slots < t.step.n_past, 0.0, float("-inf"))
+    t.store(out, (0, 0), t.concat([t.full(slots.shape, 1.0), bias], 1))

@@ -107,6 +107,11 @@ COMPILE_OPTIONS = (
         help="Sizes of the cache in tokens; an answer begins in the smallest that holds it, which is fastest.  "
         "[default: a small one, and prompt + response]",
     ),
+    click.option(
+        "--attention", type=click.Choice(["decomposed", "flash", "incremental"]),
+        help="Form of every attention that can have it: all scores at once, a running softmax, or one query over many "
+        "keys.  [default: the fastest of each]",
+    ),
     dim_option,
     click.option(
         "--value", "values", callback=_values, multiple=True, metavar="NAME=A,B",
@@ -128,7 +133,8 @@ COMPILE_OPTIONS = (
 )  # fmt: skip
 
 COMPILE_NAMES = (
-    "target", "precision", "requantise", "max_prompt_len", "chunk", "min_response_len", "capacities", "dims", "values",
+    "target", "precision", "requantise", "max_prompt_len", "chunk", "min_response_len", "capacities", "attention",
+    "dims", "values",
     "state_rows", "kernels", "choices",
 )  # fmt: skip
 
@@ -163,6 +169,7 @@ def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
         min_response_len=given["min_response_len"],
         chunk=given["chunk"],
         capacities=given["capacities"],
+        attention=given["attention"],
         dims=dict(given["dims"]),
         state_rows=dict(given["state_rows"]),
         kernels=given["kernels"],

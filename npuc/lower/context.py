@@ -41,7 +41,8 @@ class Lowering:
     at: the region of every value computed or bound so far.
     ids_checked: token ids are valid by contract (LLM entries), so that a gather needs no wrap of negatives.
     ddr_values: names of values that do not fit on the chip and live in DDR.
-    precise: float values that are float32 whatever the precision.
+    precise: float values that are float32 whatever the precision. bound: library kernels that the caller's replace.
+    slot_tables: which slots of a cache of so many are valid in this step, made once for all layers.
     outputs: OUTPUT buffers by graph output name; direct: values that kernels write straight into them.
     slots: where the new rows of the run go in a ring, by the ring's number of slots.
     """
@@ -54,11 +55,13 @@ class Lowering:
     ids_checked: bool
     target: Target
     precise: frozenset[ir.Value] = frozenset()
+    bound: frozenset[str] = frozenset()
     at: dict[ir.Value, Region] = field(default_factory=dict)
     calls: list[KernelCall] = field(default_factory=list)
     direct: dict[ir.Value, Buffer] = field(default_factory=dict)
     slots: dict[int, Region] = field(default_factory=dict)
     made: int = 0
+    slot_tables: dict[int, Region] = field(default_factory=dict)
 
     def region(self, value: ir.Value | None) -> Region:
         """Where a value lies; constants are placed in the pool at first use."""

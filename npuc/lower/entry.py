@@ -11,14 +11,14 @@ from npuc.lower.consts import ConstPool
 from npuc.lower.context import KernelCall
 from npuc.lower.errors import LoweringRefused
 from npuc.lower.fit import Choice, choose
+from npuc.lower.forms import FormChooser
 from npuc.lower.homes import crowding, largest_at, live_bytes, lives
-from npuc.lower.library import BindingError, Library
+from npuc.lower.library import BindingError
 from npuc.lower.storage import Storage
 from npuc.lower.walk import walk
-from npuc.tasks import Buffer, Origin, Task, TaskGraph
+from npuc.tasks import Buffer, Origin, Role, Task, TaskGraph
 from npuc.tile import KernelError, TraceCache
 from npurt.errors import BytecodeError
-from npurt.target.model import Target
 
 # A share of the scratchpad stays free of whole values, so that kernels have tiles to stream through.
 VALUES_SHARE = 0.5
@@ -34,7 +34,7 @@ class Lowered:
 
 
 def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer], storage: Storage, consts: ConstPool,
-          cache: TraceCache, memory: str, memory_bytes: int, library: Library, target: Target) -> Lowered:  # fmt: skip
+          cache: TraceCache, memory: str, memory_bytes: int, forms: FormChooser) -> Lowered:  # fmt: skip
     """Tasks of one entry for a scratchpad `memory` of which `memory_bytes` may be used.
 
     Needs a static graph of ops that have rules. Values that do not fit beside the tiles are declared DDR, the largest
@@ -42,10 +42,10 @@ def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]
     """
     ddr: frozenset[str] = frozenset()
     while True:
-        calls = walk(entry, states, buffers, storage, consts, ddr, memory, library, target)
+        calls = walk(entry, states, buffers, storage, consts, ddr, memory, forms.library, forms.target)
         moved = crowding(calls, memory, int(memory_bytes * VALUES_SHARE))
         if not moved:
-            choices, moved = _choices(calls, cache, memory, memory_bytes, library)
+            choices, moved = _choices(calls, cache, memory, memory_bytes, forms)
         if not moved:
             tasks = _stamp(entry, calls, choices)
             return Lowered(tasks, list(zip(calls, choices, strict=True)), tuple(sorted(ddr)))
@@ -53,7 +53,7 @@ def lower(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer]
 
 
 def _choices(
-    calls: Sequence[KernelCall], cache: TraceCache, memory: str, memory_bytes: int, library: Library
+    calls: Sequence[KernelCall], cache: TraceCache, memory: str, memory_bytes: int, forms: FormChooser
 ) -> tuple[list[Choice], frozenset[str]]:
     """Tile sizes of every call beside the values that live during it, or the names of values that must make room."""
     found = lives(calls, memory)
@@ -63,12 +63,13 @@ def _choices(
     problems = Problems()
     for index, call in enumerate(calls):
         try:
-            choice = choose(call, cache, memory_bytes - live[index], library)
+            free = memory_bytes - live[index]
+            choice = forms.choose(call, cache, free) or choose(call, cache, free, forms.library)
         except BindingError as error:
             problems.add(f"node {call.node}: {error}")
             continue
         except (KernelError, BytecodeError) as error:  # types of its arrays that a kernel cannot compute
-            bound = library.binding(call.kernel) is not None  # then the author's own line helps
+            bound = forms.library.binding(call.kernel) is not None  # then the author's own line helps
             reason = error.reason if isinstance(error, KernelError) and not bound else error
             problems.add(f"node {call.node}: kernel {call.kernel} over {_arrays(call)}: {reason}")
             continue
@@ -89,7 +90,13 @@ def _stamp(entry: EntryGraph, calls: Sequence[KernelCall], choices: Sequence[Cho
     for number, (call, choice) in enumerate(zip(calls, choices, strict=True)):
         origin = Origin(entry=entry.label, node=call.node, kernel=choice.kernel)
         tasks += choice.trace.instantiate(choice.arrays, origin, f"{call.node}#{number}")
-    return TaskGraph(entry.label, tasks, entry.rows, entry.capacity)
+    return TaskGraph(entry.label, _needed(tasks), entry.rows, entry.capacity)
+
+
+def _needed(tasks: list[Task]) -> list[Task]:
+    """Without those whose results nobody reads: a table that no chosen form of attention takes."""
+    read = {region.buffer for task in tasks for region in task.reads}
+    return [task for task in tasks if any(r.buffer in read or r.buffer.role is not Role.LOCAL for r in task.writes)]
 
 
 def _arrays(call: KernelCall) -> str:

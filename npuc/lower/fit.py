@@ -4,24 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from npuc.lower.context import KernelCall
 from npuc.lower.library import Library
 from npuc.tasks import Region
 from npuc.tile import ArrayType, Trace, TraceCache
 
+if TYPE_CHECKING:
+    from npuc.lower.forms import FormCost
+
 STREAMED = 3  # tiles of a stream that shall fit beside each other: one loads, one computes, one is stored
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The tile sizes of one call and the trace they gave. kernel: its name; regions: the arrays it was traced for."""
+    """The tile sizes of one call and the trace they gave.
+
+    kernel: its name; arrays: those it was traced for. forms: of a kernel that has forms their costs, the chosen one
+    first.
+    """
 
     params: Mapping[str, Any]
     trace: Trace
     kernel: str
     arrays: tuple[Region | None, ...]
+    forms: tuple[FormCost, ...] = ()
 
 
 def array_type(region: Region) -> ArrayType:
@@ -41,14 +49,14 @@ def choose(call: KernelCall, cache: TraceCache, free_bytes: int, library: Librar
     name = call.kernel if library.binding(call.kernel) is None else spec.name
     budgets = (free_bytes // STREAMED, free_bytes) if spec.family == "linear" else (free_bytes,)
     for budget in budgets:
-        for sizes in _tried(library.sizes(spec.name, types, fixed), spec.candidates(types, fixed, budget)):
+        for sizes in tried(library.sizes(spec.name, types, fixed), spec.candidates(types, fixed, budget)):
             trace = spec.kernel.trace(types, {**fixed, **sizes}, cache=cache)
             if trace.plan().bytes <= budget:
                 return Choice(sizes, trace, name, tuple(arrays))
     return None
 
 
-def _tried(first: Mapping[str, Any] | None, others: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def tried(first: Mapping[str, Any] | None, others: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The sizes that were chosen before, if any, then the candidates."""
     if first is not None:
         yield first

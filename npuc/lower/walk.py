@@ -49,7 +49,17 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     _check_sizes(graph)
     nodes = list(graph)
     checked = entry.name in ("prefill", "generate")
-    low = Lowering(entry.label, storage, consts, ddr_values, on_chip, checked, target, precise_values(nodes))
+    low = Lowering(
+        entry.label,
+        storage,
+        consts,
+        ddr_values,
+        on_chip,
+        checked,
+        target,
+        precise_values(nodes),
+        frozenset(library.kernels),
+    )
     try:
         _bind_inputs(low, entry, states, buffers)
         _bind_outputs(low, graph, states)

@@ -18,6 +18,7 @@ from npuc.tasks.graph import Buffer, TaskGraph
 
 _BIN = 32  # tasks per bin of the index over time: lives are some tens of tasks long
 _LISTED = 8  # buffers named in an overflow message
+_FULL = 0.9  # of the fullest task in a life: around such tasks stretches are given up first
 _UNLIMITED = 1 << 62
 
 
@@ -73,12 +74,19 @@ def _place_memory(memory: str, lives: Lives, limit: int, tasks: int) -> list[int
                     break  # any placement that fits is as good as another
         if best is not None:
             return best
-        crowded = np.zeros(tasks + 1, np.int64)
-        for index in failed:
-            crowded[lives.begin[index]] += 1
-            crowded[lives.last[index] + 1] -= 1
-        if not lives.shrink(np.cumsum(crowded)[:tasks] > 0):
+        if not any(lives.shrink(_crowded(lives, failed, tasks, share)) for share in (_FULL, 0.0)):
             raise _overflow(memory, lives, limit, tasks, failed)
+
+
+def _crowded(lives: Lives, failed: list[int], tasks: int, share: float) -> np.ndarray:
+    """The tasks, bool each, in the lives of buffers that found no hole at which the memory is fullest: within `share`
+    of the most in that life. A long life crosses places that have room, where stretches need not be given up."""
+    load = lives.load(tasks, stretched=True)
+    tight = np.zeros(tasks, np.bool_)
+    for index in failed:
+        life = slice(int(lives.begin[index]), int(lives.last[index]) + 1)
+        tight[life] |= load[life] >= share * load[life].max()
+    return tight
 
 
 def _orders(lives: Lives) -> list[list[int]]:

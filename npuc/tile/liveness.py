@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from npuc.tile.trace import Fill, FlagCondition, Mma, Recorded, Scatter, Store, TraceOp, Value, operands
+from npuc.tile.trace import EndRun, Fill, FlagCondition, Mma, Recorded, Scatter, Store, TraceOp, Value, operands
 
 Uses = dict[int, list[int]]
 
@@ -32,8 +32,8 @@ def _read(recorded: Recorded) -> list[Value]:
 
 
 def _has_effect(op: TraceOp) -> bool:
-    return isinstance(op, (Store, Scatter, Fill)) or (isinstance(op, Mma) and op.acc is not None)
+    return isinstance(op, (Store, Scatter, Fill, EndRun)) or (isinstance(op, Mma) and op.acc is not None)
 
 
 def _result(op: TraceOp) -> int | None:
-    return None if isinstance(op, (Store, Scatter, Fill)) or op.out is None else op.out.id
+    return None if isinstance(op, (Store, Scatter, Fill, EndRun)) or op.out is None else op.out.id

@@ -23,6 +23,7 @@ from npuc.tile.tasklist import TaskList
 from npuc.tile.template import SHAVE, LocalBuffer, Template
 from npuc.tile.trace import (
     AnyCondition,
+    EndRun,
     Fill,
     FlagCondition,
     Gather,
@@ -91,6 +92,8 @@ class Lowering:
                     products.lower_mma(self, op)
                 case Scalar() as op:
                     self.generators[op.out.id] = op
+                case EndRun():
+                    self.close()
                 case Vector() as op:
                     self._vector(op)
         self.position = len(self.ops)
@@ -120,9 +123,8 @@ class Lowering:
         """The whole of an array."""
         if memory.local:
             return self.locals[memory.slot]
-        return View(
-            memory.slot, Affine(0), memory.type.dtype, memory.type.shape, memory.type.stride, memory.type.on_chip
-        )
+        type_ = memory.type
+        return View(memory.slot, Affine(0), type_.dtype, type_.shape, type_.stride, type_.on_chip)
 
     def name(self, memory: Memory) -> str:
         return f"local{memory.slot}" if memory.local else self.names[memory.slot]
@@ -245,8 +247,8 @@ class Lowering:
                 written[key] = self._write(fragment, waiting.value, waiting.destination.dtype)
         self._emit_call(fragment)
         for waiting in pending:
-            source = written[waiting.value.id, waiting.destination.dtype]
-            moves.emit_copy(self, source, waiting.destination, None, waiting.store)
+            at = waiting.destination
+            moves.emit_copy(self, written[waiting.value.id, at.dtype], at, None, waiting.store)
 
     def _write(self, fragment: Fragment, value: Value, dtype: DType) -> View:
         view = self.buffer(f"tile{value.id}", dtype, value.shape, fragment.locs.get(value.id, fragment.loc))

@@ -13,7 +13,7 @@ from npuc.tile.errors import KernelError, Loc, caller, refused
 from npuc.tile.indexed import Place, gather_part, indexed_axis, plain_index, scatter_part
 from npuc.tile.parts import Valid, clip, memory_of, runtime_extent
 from npuc.tile.tile import Tile, cast, lift
-from npuc.tile.trace import Fill, FlagCondition, Mma, current
+from npuc.tile.trace import EndRun, Fill, FlagCondition, Mma, current
 from npuc.tile.types import dense, register_type
 from npuc.tile.vector import iota, reshape, where
 from npurt.abi.dtypes import DType
@@ -89,6 +89,15 @@ def _flag(tile: Tile) -> Tile:
     if math.prod(tile.shape) != 1 or tile.dtype not in (DType.BOOL, DType.I32):
         raise refused(f"a flag is a bool or i32 tile of one element, got {tile!r}; reduce and compare first")
     return reshape(cast(tile, DType.I32), ())
+
+
+def end_run() -> None:
+    """Ends the SHAVE run: vector code behind it becomes a run of its own.
+
+    It changes no value. A run computes in lanes as wide as the widest float that it loads or stores, so work on f32
+    arrays may be worth a run beside that on many more f16 elements.
+    """
+    current().emit(EndRun(caller()))
 
 
 def load(array: Array, index: Sequence[Place], shape: Sequence[int], *, valid: Valid | None = None) -> Tile:

@@ -146,7 +146,14 @@ class Scalar:
     loc: Loc
 
 
-TraceOp = Load | Store | Gather | Scatter | Mma | Fill | Vector | Scalar
+@dataclass(frozen=True, slots=True)
+class EndRun:
+    """Vector code behind this belongs to another run than the code before it."""
+
+    loc: Loc
+
+
+TraceOp = Load | Store | Gather | Scatter | Mma | Fill | Vector | Scalar | EndRun
 
 
 @dataclass(frozen=True, slots=True, eq=False)

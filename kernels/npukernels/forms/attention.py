@@ -35,7 +35,7 @@ def attention_of(
     return np.einsum("hcn,hnd->hcd", weights[:, :, : k.shape[1]], v.repeat(share, 0))
 
 
-def _form(words: str, rows: int | None = None, numbers: str = "", **params: Any) -> Form:
+def _form(words: str, kernel: str = "attention", rows: int | None = None, numbers: str = "", **params: Any) -> Form:
     """rows: of the query, None: the size that is asked for. numbers: "slopes" or "sinks"."""
 
     def make(dtype: t.DType, size: int) -> t.Example:
@@ -54,20 +54,39 @@ def _form(words: str, rows: int | None = None, numbers: str = "", **params: Any)
             named: Mapping[str, Any] = {**static, **({numbers: per_head} if numbers else {})}
             return attention_of(q, k, v, N_PAST, **named)
 
-        sizes = {"bm": TILE, "groups": 1 if rows is None else GROUPS, "bk": TILE}
+        groups = 1 if rows is None else GROUPS
+        sizes: dict[str, dict[str, int]] = {
+            "attention": {"bm": TILE, "groups": groups, "bk": TILE},
+            "attention_flash": {"groups": GROUPS, "batch": groups, "bm": 2 * TILE, "br": TILE, "bk": TILE},
+            "attention_incremental": {"groups": GROUPS, "part": 2 * TILE, "bk": TILE},
+        }
         return t.Example(
-            (query, new, new, past, past, query, *extra), {**static, **sizes}, reference,
+            (query, new, new, past, past, query, *extra), {**static, **sizes[kernel]}, reference,
             step={"n_past": N_PAST, "n_new": count}, tolerance=2.0**-7 if dtype is t.f16 else None,
         )  # fmt: skip
 
-    return Form("attention", words, DTYPES, make)
+    return Form(kernel, words, DTYPES, make)
 
 
+def _valid_slots(dtype: t.DType, size: int) -> t.Example:
+    def reference() -> Values:
+        bias = np.where(np.arange(size) < N_PAST, 0.0, -np.inf)
+        return np.stack([np.ones(size), bias], 1)
+
+    return t.Example((t.dense(dtype, (size, 2)),), {}, reference, step={"n_past": N_PAST, "n_new": 1})
+
+
+_VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("causal, grouped queries", {}),
+    ("window", {"window": 6}),
+    ("soft-cap", {"softcap": 2.0}),
+    ("ALiBi slopes", {"numbers": "slopes"}),
+    ("sinks", {"numbers": "sinks"}),
+)
 FORMS = (
-    _form("decomposed, causal, grouped queries"),
+    *(_form(f"decomposed, {words}", **params) for words, params in _VARIANTS),
     _form("decomposed, one row, decode", rows=1),
-    _form("decomposed, window", window=6),
-    _form("decomposed, soft-cap", softcap=2.0),
-    _form("decomposed, ALiBi slopes", numbers="slopes"),
-    _form("decomposed, sinks", numbers="sinks"),
+    *(_form(f"flash, {words}", "attention_flash", **params) for words, params in _VARIANTS),
+    *(_form(f"incremental, {words}", "attention_incremental", rows=1, **params) for words, params in _VARIANTS),
+    Form("valid_slots", "table of the DPU", (t.f32,), _valid_slots),
 )

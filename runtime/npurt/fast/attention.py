@@ -10,9 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence, Set
 from math import prod
 
-import numpy as np
-
-from npurt.abi.dtypes import DType
 from npurt.fast.attention_calls import Group, mixture_call, scores_call, softmax_call
 from npurt.fast.cells import Cells
 from npurt.fast.columns import Columns, Part, Piece
@@ -21,7 +18,8 @@ from npurt.fast.dag import Dag
 from npurt.fast.masked_softmax import MaskedSoftmax, Softmaxes, evaluate
 from npurt.fast.ops import Access, Mma, Op
 from npurt.fast.ops import Call as Vector
-from npurt.fast.refs import Plane, Ref
+from npurt.fast.refs import Ref, plane_of
+from npurt.fast.uses import uses
 
 
 class Groups:
@@ -87,7 +85,7 @@ def find(ops: Sequence[Op], cells: Cells, local: Set[int], context: Context, sof
     candidates = {number: found for number, op in enumerate(ops) if (found := softmaxes.of(op)) and op.pred is None}
     if not candidates:
         return groups
-    makers, readers = _uses(ops, cells)
+    makers, readers = uses(ops, cells)
     for number, (dag, form) in candidates.items():
         softmax = ops[number]
         assert isinstance(softmax, Vector)
@@ -95,24 +93,6 @@ def find(ops: Sequence[Op], cells: Cells, local: Set[int], context: Context, sof
         if group is not None:
             groups.add(group)
     return groups
-
-
-def _uses(ops: Sequence[Op], cells: Cells) -> tuple[dict[int, list[int]], dict[int, set[int]]]:
-    """Of each task the tasks that made what it reads, and those that read what it made."""
-    track = cells.track(-1, np.int32)
-    makers: dict[int, list[int]] = {}
-    readers: dict[int, set[int]] = {}
-    for number, op in enumerate(ops):
-        found: set[int] = set()
-        for access in op.reads:
-            if access.ref.base != cells.constant:
-                found |= track.values(access)
-        makers[number] = sorted(found - {-1})
-        for maker in makers[number]:
-            readers.setdefault(maker, set()).add(number)
-        for access in op.writes:
-            track.mark(access, number)
-    return makers, readers
 
 
 def _group(
@@ -124,8 +104,8 @@ def _group(
     if (
         scores.base not in local
         or weights.base not in local
-        or scores.plane is not Plane.RAW
-        or scores.dtype is not DType.F32
+        or not scores.dtype.is_float
+        or scores.plane is not plane_of(scores.dtype)
     ):
         return None
     inputs = [ops[maker] for maker in makers]

@@ -4,7 +4,8 @@
 2. settle    conversions where a task reads memory as another type than it was written
 3. alias     readers of a copy read its source; results that are only copied on are written where the copy puts them
 4. join      neighbouring tiles of one product become one call
-5. emit      calls on prepared views
+5. widen     products that vector programs alone read are not rounded
+6. emit      calls on prepared views
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from npurt.fast.prune import prune
 from npurt.fast.refs import Ref
 from npurt.fast.reread import reread
 from npurt.fast.sink import sink
+from npurt.fast.uses import widen
 from npurt.image import Entry, Image
 
 
@@ -125,6 +127,7 @@ def link(image: Image, entry: Entry, context: Context, homes: Mapping[int, Ref],
         ops = join(ops, cells)
         if options.alias:
             ops = join(sink(ops, cells), cells)
+    widen(ops, cells, local)
     groups = attention.find(ops, cells, local, context, softmaxes) if options.attention else None
     if groups:
         ops = prune(ops, cells, local, groups.touched)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from npurt.abi.dtypes import DType
 from npurt.abi.records import Step
 from npurt.fast.codes import Codes, Whole
 from npurt.fast.refs import Ref, spread
@@ -208,7 +209,7 @@ class Mma(Op):
     """c = post(a b): views [batch, m, k], [batch, n, k] (or [batch, k, n] with kn), [batch, m, n].
 
     cut: of the rows of b, which are n (or k with kn). table: (scale, bias) pairs of each column. codes: how b reads
-    where it is bytes [1, n, bytes].
+    where it is bytes [1, n, bytes]. wide: c is not rounded to its type.
     """
 
     a: Ref
@@ -222,6 +223,12 @@ class Mma(Op):
     cut: Cut | None = None
     codes: Codes | None = None
     whole: Whole | None = None
+    wide: bool = False
+
+    @property
+    def rounds(self) -> bool:
+        """Whether c is rounded to its type."""
+        return self.c.dtype is not DType.F32 and not self.wide
 
     @property
     def plain(self) -> bool:

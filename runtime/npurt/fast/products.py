@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from npurt.abi.dtypes import DType
 from npurt.fast.codes import Codes, numbers_of
 from npurt.fast.context import Array, Call, Context, into
 from npurt.fast.ops import Mma
@@ -30,7 +29,7 @@ def product_calls(op: Mma, context: Context) -> list[Call]:
     part = context.pool.take(c.shape)
     calls: list[Call] = [_multiply(a, b, part), *post(part, False), (np.add, (c, part, c))]
     context.pool.give(part)
-    return [*calls, *(context.rounding(c, c, op.c.dtype) if op.c.dtype is not DType.F32 else [])]
+    return [*calls, *(context.rounding(c, c, op.c.dtype) if op.rounds else [])]
 
 
 def _coded_calls(op: Mma, codes: Codes, context: Context) -> list[Call]:
@@ -45,7 +44,7 @@ def _coded_calls(op: Mma, codes: Codes, context: Context) -> list[Call]:
     if op.adds:
         calls.append((np.add, (c, part, c)))
         context.pool.give(part)
-        calls += context.rounding(c, c, op.c.dtype) if op.c.dtype is not DType.F32 else []
+        calls += context.rounding(c, c, op.c.dtype) if op.rounds else []
     return calls
 
 
@@ -73,7 +72,7 @@ def _post(op: Mma, context: Context) -> Callable[..., list[Call]]:
         if op.clamp is not None:
             low, high = (np.array(bound, np.float32) for bound in op.clamp)
             found += [into(np.maximum, c, c, low), into(np.minimum, c, c, high)]
-        if rounds and op.c.dtype is not DType.F32:
+        if rounds and op.rounds:
             found += context.rounding(c, c, op.c.dtype)
         return found
 
@@ -95,14 +94,14 @@ def _cut_columns(op: Mma, a: Array, b: Array, c: Array, context: Context) -> Cal
             for function, arguments in post(total, False):
                 function(*arguments)
             part += total
-            if op.c.dtype is not DType.F32:
+            if op.rounds:
                 context.round_now(part, part, op.c.dtype)
             return
         np.matmul(a, b[:, :, :count], part)
         c[:, :, count : next(edge for edge in ends if edge >= count)] = 0
         for function, arguments in post(part, False):
             function(*arguments)
-        if op.c.dtype is not DType.F32:
+        if op.rounds:
             context.round_now(part, part, op.c.dtype)
 
     return multiply
@@ -112,7 +111,7 @@ def _cut_rows(op: Mma, a: Array, b: Array, c: Array, context: Context) -> Callab
     """b is [batch, k, n] and only its first rows hold values."""
     assert op.cut is not None
     amount, step, post = op.cut.amount, context.step, _post(op, context)
-    rounds = op.c.dtype is not DType.F32
+    rounds = op.rounds
 
     def multiply() -> None:
         count = min(max(step[amount.step] + amount.plus, 0), amount.most)
