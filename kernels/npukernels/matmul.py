@@ -93,6 +93,29 @@ def matmul(
 
 
 @t.kernel
+def matmul_onto(
+    x: t.Array, w: t.Array, base: t.Array, out: t.Array, *, bm: int, bn: int, bk: int, outer: str = "n"
+) -> None:
+    """out[M, N] = base[M, N] + x[M, K] w[N, K]^T, summed in f32 by the matrix engine. bm, bn, bk, outer: see _products.
+
+    base and out are moved beside the products, so that vector code has no part in it.
+    """
+    rows, columns = _Rows(x, bm), _Rows(w, bn)
+    (m, k), n = x.shape, w.shape[0]
+    (p,) = t.programs(t.cdiv(n, bn) if outer == "n" else t.cdiv(m, bm))
+    start = p * (bn if outer == "n" else bm)
+    for step in range(0, m, bm) if outer == "n" else range(0, n, bn):
+        i, j = (step, start) if outer == "n" else (start, step)
+        acc = t.accumulator((rows.count(i), columns.count(j)), init=t.load(base, (i, j), (bm, bn)))
+        if bk >= k:
+            t.mma(rows.at(i), columns.at(j), acc=acc)
+        else:
+            for first in t.range(0, k, bk, stages=2):
+                t.mma(rows.part(i, first, bk), columns.part(j, first, bk), acc=acc)
+        t.store(out, (i, j), acc)
+
+
+@t.kernel
 def matmul_pair(
     x: t.Array, w0: t.Array, w1: t.Array, out: t.Array, table0: t.Array | None = None, table1: t.Array | None = None,
     *extra: t.Array, bm: int, bn: int, bk: int, epilogue: Epilogue, outer: str = "n",

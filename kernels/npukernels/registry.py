@@ -234,6 +234,7 @@ _ATTENTION = (
 _SPECS = (
     KernelSpec("matmul", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]? extra..", _matrix(1)),
     KernelSpec("matmul_bias", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]", _matrix(1)),
+    KernelSpec("matmul_onto", matmul.matmul_onto, "linear", "x[M,K] w[N,K] base[M,N] out[M,N]", _matrix(1)),
     KernelSpec("matmul_pair", matmul.matmul_pair, "linear",
                "x[M,K] w0[N,K] w1[N,K] out[M,N] table0[N,2]? table1[N,2]? extra..", _matrix(2)),
     KernelSpec("matmul_codes", codes.matmul_codes, "linear",

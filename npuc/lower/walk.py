@@ -17,6 +17,7 @@ from npuc.lower.groups import group_nodes, lower_group, members_of
 from npuc.lower.library import Library
 from npuc.lower.limits import broken
 from npuc.lower.new_rows import append, filled_rows, state_dtype, storing_nodes, whole_state
+from npuc.lower.onto import find_onto, lower_onto
 from npuc.lower.precise import precise_values
 from npuc.lower.residual import lower_norm_of_sum, norm_of_sum
 from npuc.lower.rules import RULES
@@ -49,17 +50,8 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     _check_sizes(graph)
     nodes = list(graph)
     checked = entry.name in ("prefill", "generate")
-    low = Lowering(
-        entry.label,
-        storage,
-        consts,
-        ddr_values,
-        on_chip,
-        checked,
-        target,
-        precise_values(nodes),
-        frozenset(library.kernels),
-    )
+    low = Lowering(entry.label, storage, consts, ddr_values, on_chip, checked, target, precise_values(nodes),
+                   frozenset(library.kernels))  # fmt: skip
     try:
         _bind_inputs(low, entry, states, buffers)
         _bind_outputs(low, graph, states)
@@ -71,7 +63,8 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     filled = filled_rows(entry, states)
     position = {node: place for place, node in enumerate(nodes)}
     gated = find_gated(groups)
-    done = {node for layer in gated.values() for node in layer.products}
+    onto = find_onto(low, groups)
+    done = {node for layer in gated.values() for node in layer.products} | {sum_.product for sum_ in onto.values()}
     given = set(graph.outputs) - low.direct.keys() - {v for v in graph.outputs if v.name in _next_names(states)}
     copied: set[ir.Value] = set()
     problems = Problems()
@@ -82,12 +75,14 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
         if reasons:
             continue
         try:
-            norm = norm_of_sum(groups[node], position) if node in groups else None
+            norm = norm_of_sum(groups[node], position) if node in groups and node not in onto else None
             if norm is not None:
                 lower_norm_of_sum(low, groups[node], norm)
                 done.add(norm)
             elif node in gated:
                 lower_gated(low, gated[node])
+            elif node in onto:
+                lower_onto(low, onto[node])
             elif node in groups:
                 lower_group(low, groups[node])
             elif node not in grouped and node not in done:

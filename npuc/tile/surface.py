@@ -175,14 +175,17 @@ def scratch(shape: Sequence[int], dtype: DType = DType.F32) -> Array:
     return Array(current().allocate(dense(dtype, tuple(shape), LOCAL_MEMORY), caller()))
 
 
-def accumulator(shape: Sequence[int], *, init: float | None = None) -> Accumulator:
+def accumulator(shape: Sequence[int], *, init: float | Tile | None = None) -> Accumulator:
     """An f32 sum for mma(..., acc=). The first mma writes it, later ones add.
 
-    If the first mma stands in a when() block it may be skipped: then give init=0, which fills the array first.
+    init: what it begins with, a number or a float tile of its shape; then the first mma adds, too. If the first mma
+    stands in a when() block it may be skipped: then give init=0, which fills the array first.
     """
     loc = caller()
     memory = current().allocate(dense(DType.F32, tuple(shape), LOCAL_MEMORY), loc)
-    if init is not None:
+    if isinstance(init, Tile):
+        store(Array(memory), (0,) * len(memory.type.shape), init)
+    elif init is not None:
         current().emit(Fill(memory, float(init), loc))
     return Accumulator(Array(memory), init is not None)
 

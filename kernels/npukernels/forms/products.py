@@ -44,6 +44,13 @@ def _bias(dtype: t.DType, m: int) -> t.Example:
     return t.Example(arrays, BLOCKS, lambda x, w, table: x @ w.T * table[:, 0] + table[:, 1])
 
 
+def _onto(dtype: t.DType, m: int) -> t.Example:
+    sums = t.dense(dtype, (m, N))
+    return t.Example(
+        (t.dense(dtype, (m, K)), t.dense(dtype, (N, K)), sums, sums), BLOCKS, lambda x, w, base: base + x @ w.T
+    )
+
+
 def _epilogue(dtype: t.DType, m: int) -> t.Example:
     arrays = (t.dense(dtype, (m, K)), t.dense(dtype, (N, K)), t.dense(dtype, (m, N)))
     return t.Example(arrays, {**BLOCKS, "epilogue": _silu}, lambda x, w: silu(x @ w.T))
@@ -72,6 +79,7 @@ FORMS = (
     Form("matmul", "one row, decode", FLOATS, _decode),
     Form("matmul", "in steps along K, summed on-chip", FLOATS, _in_steps),
     Form("matmul", "epilogue function, here SiLU", FLOATS, _epilogue),
+    Form("matmul_onto", "added to a value", FLOATS, _onto),
     Form("matmul_bias", "scale and bias per output channel", FLOATS, _bias),
     Form("matmul_pair", "gated MLP: SiLU(x w0^T) * (x w1^T)", FLOATS, _pair),
     Form("bmm_nk", "batched, b[B, N, K], scaled", FLOATS, _bmm_nk),
