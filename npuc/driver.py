@@ -33,6 +33,7 @@ from npuc.lower.ways import report_lines
 from npuc.progress import Report, silent
 from npuc.report.metadata import build_metadata, entry_ports
 from npuc.report.nodes import write_node_report
+from npuc.report.summary import node_rows, summary_lines
 from npuc.report.trail import Trail
 from npuc.schedule import EntryProgram, OverflowRefused, schedule
 from npuc.tasks import Buffer
@@ -188,7 +189,7 @@ def compile_graphs(
     metadata = build_metadata(
         [entry_ports(graph, program) for graph, program in zip(graphs.entries, programs, strict=True)],
         states, precision=options.precision, target=target.name, llm=graphs.llm, stop_ids=stops, start_id=start,
-        nodes=_node_rows(graphs.entries, lowered),
+        nodes=node_rows(graphs.entries, lowered),
         bounds=[bound_record(graph, target, storage.floats) for graph in graphs.entries],
     )  # fmt: skip
     return Compiled(graphs, target, lowered, programs, states, metadata, dict(assets), cache.traces, seconds)
@@ -211,7 +212,8 @@ def compile_to_blob(
             nodes, compiled.trail, compiled.graphs.entries, compiled.lowered, options.target, options.precision
         )
     compiled.seconds["total"] = time.perf_counter() - clock
-    return CompileSummary(_summary(compiled, size), compiled.graphs.report, size, compiled.seconds)
+    lines = summary_lines(compiled.graphs, compiled.programs, compiled.target, size, compiled.seconds["total"])
+    return CompileSummary(lines, compiled.graphs.report, size, compiled.seconds)
 
 
 def build_options(options: CompileOptions, assets: Mapping[str, bytes]) -> BuildOptions:
@@ -270,17 +272,6 @@ def read_assets(loaded: LoadedModel) -> dict[str, bytes]:
     return {name: asset if isinstance(asset, bytes) else asset.read_bytes() for name, asset in found}
 
 
-def _node_rows(entries: Sequence[EntryGraph], lowered: Sequence[Lowered]) -> list[dict[str, Any]]:
-    """For the report: which kernel, with which tile sizes, computes each node."""
-    rows = []
-    for entry, tasks in zip(entries, lowered, strict=True):
-        for call, choice in tasks.choices:
-            sizes = {name: value for name, value in choice.params.items() if isinstance(value, int | str | bool)}
-            why = {} if call.way is None else {"why": call.way.why}
-            rows.append({"entry": entry.label, "node": call.node, "kernel": choice.kernel, "tile": sizes, **why})
-    return rows
-
-
 def _bound_calls(library: Library, lowered: Sequence[Lowered]) -> list[str]:
     """How many calls each of the caller's kernels got. Errors: KernelSourceError for one that got none."""
     made = [call.kernel for tasks in lowered for call, _ in tasks.choices]
@@ -294,25 +285,3 @@ def _bound_calls(library: Library, lowered: Sequence[Lowered]) -> list[str]:
             raise KernelSourceError(f"kernel {binding.name} for {what}: the model has no such call; it has {used}")
         lines.append(f"kernel {binding.name} of {binding.origin} computes {what}: {calls} calls")
     return lines
-
-
-def _summary(compiled: Compiled, size: int) -> list[str]:
-    peak = max(program.cmx_peak for program in compiled.programs)
-    whole = compiled.target.memories["cmx"].bytes
-    llm = compiled.graphs.llm
-    lines = []
-    if llm is not None:
-        lines += [
-            f"chunk       {llm.chunk} rows, prompts up to {llm.max_prompt_len} tokens",
-            f"capacities  {', '.join(str(c) for c in llm.capacities)} tokens",
-        ]
-    else:
-        names = [entry.label for entry in compiled.graphs.entries]
-        more = f" ({len(names)} runs, up to {names[-1]})" if len(names) > 1 else ""
-        lines += [f"entry       main, {len(compiled.programs[0].tasks)} tasks{more}"]
-    return [
-        *lines,
-        f"blob        {size / 1e6:.2f} MB",
-        f"CMX peak    {peak / 1024:.0f} of {whole / 1024:.0f} KiB",
-        f"time        {compiled.seconds['total']:.1f} s",
-    ]

@@ -148,5 +148,6 @@ def _port(spec: PortSpec, used: DType | None, entry: str) -> Port:
             f"entry {entry}, port {spec.name}: its element type is none of {', '.join(GRAPH_TYPES.values())}"
         )
     if used is None:
-        used = _UNTOUCHED.get(label[0], DType.F32) if label.upper() not in DType.__members__ else DType[label.upper()]
+        own = DType.__members__.get(label.upper())
+        used = own if own is not None and not own.packed else _UNTOUCHED[label[0]]
     return Port(spec.name, used, spec.shape, label)

@@ -44,10 +44,12 @@ CONSTANT = ("folded", "a constant")
 
 @dataclass(frozen=True)
 class Call:
-    """A kernel over a node's arrays. tiles: the tile sizes that were chosen."""
+    """A kernel over a node's arrays. tiles: the tile sizes that were chosen. why: this kernel, where there was a
+    choice."""
 
     kernel: str
     tiles: Mapping[str, Any]
+    why: str
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,7 @@ def _calls(lowered: Lowered) -> dict[str, list[Call]]:
     found: dict[str, list[Call]] = {}
     for call, choice in lowered.choices:
         tiles = {name: value for name, value in choice.params.items() if isinstance(value, int | str | bool | tuple)}
-        row = Call(call.kernel, tiles)
+        row = Call(choice.kernel, tiles, "" if call.way is None else call.way.why)
         if row not in found.setdefault(call.node, []):
             found[call.node].append(row)
     return found
