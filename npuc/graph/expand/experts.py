@@ -55,10 +55,10 @@ def _layer(place: Place, number: int) -> tuple[Stack, Stack | None] | None:
     tensor = weight.const_value
     if tensor is None or len(tensor.shape) != 3 or (bias is not None and bias.const_value is None):
         return None
-    stack = Stack(tuple(int(n) for n in tensor.shape.numpy()), tensor.numpy)
+    stack = Stack.of(tuple(int(n) for n in tensor.shape.numpy()), tensor.numpy)
     if bias is None:
         return stack, None
-    return stack, Stack(stack.shape[:2], lambda: np.asarray(constant(bias)))
+    return stack, Stack.of(stack.shape[:2], lambda: np.asarray(constant(bias)))
 
 
 def _routing(place: Place, k: int, normalise: bool) -> tuple[ir.Value, ir.Value]:

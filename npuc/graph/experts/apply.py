@@ -11,7 +11,7 @@ from npuc.frontend.errors import ModelRefused
 from npuc.graph.edit import Names, redirect
 from npuc.graph.experts.find import Candidate, candidates, routers
 from npuc.graph.experts.form import KINDS, Activation, Experts, Stack
-from npuc.graph.experts.prove import prove
+from npuc.graph.experts.known import Known
 from npuc.graph.experts.sizes import Sizes
 from npuc.graph.infer import Dims, Inference
 from npuc.graph.nodes import DOMAIN, SOURCE, is_op, label, sources
@@ -24,11 +24,11 @@ def say_experts(graph: ir.Graph, shapes: Mapping[ir.Value, Dims], inference: Inf
 
     Raises ModelRefused naming a router behind which nothing is proven and sizes depend on data.
     """
-    names = Names(graph)
+    names, known = Names(graph), Known()
     count = 0
     for topk in routers(graph):
         sizes = Sizes(graph, shapes, inference)
-        proven = _proven(topk, sizes)
+        proven = _proven(topk, sizes, known)
         if not isinstance(proven, str):
             _replace(graph, *proven, names)
             count += 1
@@ -48,11 +48,11 @@ def say_experts(graph: ir.Graph, shapes: Mapping[ir.Value, Dims], inference: Inf
 Proven = tuple[Candidate, Experts, Activation]
 
 
-def _proven(topk: ir.Node, sizes: Sizes) -> Proven | str:
+def _proven(topk: ir.Node, sizes: Sizes, known: Known) -> Proven | str:
     """The first candidate that is proven, else the reason that came furthest."""
     reason = "nothing behind it has the products of experts"
     for candidate in candidates(topk, sizes):
-        found = prove(candidate, sizes)
+        found = known.prove(candidate, sizes)
         if not isinstance(found, str):
             return candidate, *found
         if found.startswith("none of") or not reason.startswith("none of"):
@@ -143,14 +143,14 @@ def experts_node(
 
 
 def _zeros(shape: tuple[int, ...]) -> Stack:
-    return Stack(shape, lambda: np.zeros(shape))
+    return Stack(shape, lambda _: np.zeros(shape[1:]))
 
 
 def _initializer(graph: ir.Graph, stack: Stack, dtype: ir.DataType, name: str) -> ir.Value:
     shape = ir.Shape(stack.shape)
 
     def make() -> ir.TensorProtocol:
-        return ir.Tensor(np.ascontiguousarray(stack.make().astype(dtype.numpy())), name=name)
+        return ir.Tensor(stack.array(dtype.numpy()), name=name)
 
     tensor = ir.LazyTensor(make, dtype=dtype, shape=shape, cache=False, name=name)
     value = ir.Value(name=name, shape=shape, type=ir.TensorType(dtype), const_value=tensor)

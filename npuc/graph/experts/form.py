@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import erf
+from typing import Any
 
 import numpy as np
 
@@ -52,15 +53,27 @@ _FUNCTIONS: dict[str, Callable[[np.ndarray, float], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class Stack:
-    """Parameters of all experts as one array that is made when it is asked for. shape: [E, ...]."""
+    """Parameters of all experts, [E, ...]; one(e) makes those of one, so that never all of them need be in memory."""
 
     shape: tuple[int, ...]
-    make: Callable[[], np.ndarray]
+    one: Callable[[int], np.ndarray]
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], whole: Callable[[], np.ndarray]) -> Stack:
+        """A stack that one array holds, of this shape or of another with the same elements."""
+        return cls(shape, lambda e: whole().reshape(shape)[e])
 
     def part(self, chosen: slice) -> Stack:
         """Some of the second axis."""
         count = len(range(*chosen.indices(self.shape[1])))
-        return Stack((self.shape[0], count, *self.shape[2:]), lambda: self.make()[:, chosen])
+        return Stack((self.shape[0], count, *self.shape[2:]), lambda e: self.one(e)[chosen])
+
+    def array(self, dtype: np.dtype[Any]) -> np.ndarray:
+        """All of it, in C order."""
+        whole = np.empty(self.shape, dtype)
+        for e in range(self.shape[0]):
+            whole[e] = self.one(e)
+        return whole
 
 
 @dataclass(frozen=True)
@@ -83,19 +96,17 @@ def mixture(
     x: np.ndarray, indices: np.ndarray, weights: np.ndarray, experts: Experts, activation: Activation
 ) -> np.ndarray:
     """The formula: x [T, K], indices and weights [T, k] give [T, N], in float64."""
-    arrays = [
-        None if stack is None else stack.make().astype(np.float64)
-        for stack in (experts.gate, experts.up, experts.down, experts.gate_bias, experts.up_bias, experts.down_bias)
-    ]
-    gate, up, down, gate_bias, up_bias, down_bias = arrays
-    assert gate is not None and down is not None
-    total = np.zeros((len(x), down.shape[1]))
-    for e in np.unique(indices):
+    stacks = (experts.gate, experts.up, experts.down, experts.gate_bias, experts.up_bias, experts.down_bias)
+    total = np.zeros((len(x), experts.down.shape[1]))
+    for e in np.unique(indices).tolist():
         rows, places = np.nonzero(indices == e)
-        first = x[rows] @ gate[e].T + (0.0 if gate_bias is None else gate_bias[e])
-        second = None if up is None else x[rows] @ up[e].T + (0.0 if up_bias is None else up_bias[e])
+        parts = [None if stack is None else np.asarray(stack.one(e), np.float64) for stack in stacks]
+        gate, up, down, gate_bias, up_bias, down_bias = parts
+        assert gate is not None and down is not None
+        first = x[rows] @ gate.T + (0.0 if gate_bias is None else gate_bias)
+        second = None if up is None else x[rows] @ up.T + (0.0 if up_bias is None else up_bias)
         with np.errstate(over="ignore"):
             hidden = activation(first, second)
-        result = hidden @ down[e].T + (0.0 if down_bias is None else down_bias[e])
+        result = hidden @ down.T + (0.0 if down_bias is None else down_bias)
         np.add.at(total, rows, weights[rows, places][:, None] * result)
     return total

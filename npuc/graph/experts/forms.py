@@ -38,7 +38,7 @@ def _layers(
     parameters: Parameters, found: Sequence[Product], level: Sequence[Product], after: Sequence[Product] | None
 ) -> Iterator[list[Columns]]:
     """The products of a level as one layer, or two side by side, over all experts. after: the next level's."""
-    ranks = {len(parameters.array(p.weight).shape) for p in level}
+    ranks = {len(parameters.shape(p.weight)) for p in level}
     if ranks == {3}:
         for turned in {p.turned for p in level} if not any(p.picked for p in level) else (False, True):
             yield [_stacked(parameters, p, turned) for p in level]
@@ -73,48 +73,48 @@ def _own(
 
 def _stacked(parameters: Parameters, product: Product, turned: bool) -> Columns:
     """A product with the matrices of all experts in one array."""
-    shape = parameters.array(product.weight).shape
-    if turned:
-        weight = Stack(shape, lambda: parameters.array(product.weight))
-    else:
-        weight = Stack((shape[0], shape[2], shape[1]), lambda: parameters.array(product.weight).transpose(0, 2, 1))
+    shape = parameters.shape(product.weight)
+
+    def one(e: int) -> np.ndarray:
+        matrix: np.ndarray = parameters.array(product.weight)[e]
+        return matrix if turned else matrix.T
+
+    weight = Stack(shape if turned else (shape[0], shape[2], shape[1]), one)
     return weight, _stacked_bias(parameters, product, weight.shape[:2])
 
 
 def _stacked_bias(parameters: Parameters, product: Product, shape: tuple[int, ...]) -> Stack | None:
+    """A bias for every expert, or one that all share."""
     bias = product.bias
     if bias is None:
         return None
-    return Stack(
-        shape, lambda: np.broadcast_to(parameters.array(bias), _fitting(parameters.array(bias), shape)).reshape(shape)
-    )
-
-
-def _fitting(array: np.ndarray, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape under which an array has the elements of `shape`: its own, or repeated for every expert."""
-    return array.shape if array.size == int(np.prod(shape)) else shape
+    shared = int(np.prod(parameters.shape(bias))) != int(np.prod(shape))
+    if shared:
+        return Stack(shape, lambda e: np.broadcast_to(parameters.array(bias).reshape(-1), shape[1:]))
+    return Stack.of(shape, lambda: parameters.array(bias))
 
 
 def _joined(parameters: Parameters, level: Sequence[Product]) -> Columns:
     """Products with one matrix each as a layer of all experts, in this order."""
-    example = parameters.array(level[0].weight)
-    n, k = example.shape if level[0].turned else example.shape[::-1]
+    example = parameters.shape(level[0].weight)
+    n, k = example if level[0].turned else example[::-1]
 
-    def matrices() -> np.ndarray:
-        parts = [parameters.array(p.weight) for p in level]
-        return np.stack([part if p.turned else part.T for part, p in zip(parts, level, strict=True)])
+    def matrix(e: int) -> np.ndarray:
+        array = parameters.array(level[e].weight)
+        return array if level[e].turned else array.T
 
-    weight = Stack((len(level), n, k), matrices)
+    weight = Stack((len(level), n, k), matrix)
     biases = [p.bias for p in level]
     if all(bias is None for bias in biases):
         return weight, None
     if len(set(biases)) == 1:
         return weight, _stacked_bias(parameters, level[0], weight.shape[:2])
 
-    def vectors() -> np.ndarray:
-        return np.stack([np.zeros(n) if b is None else parameters.array(b).reshape(n) for b in biases])
+    def vector(e: int) -> np.ndarray:
+        bias = biases[e]
+        return np.zeros(n) if bias is None else parameters.array(bias).reshape(n)
 
-    return weight, Stack(weight.shape[:2], vectors)
+    return weight, Stack(weight.shape[:2], vector)
 
 
 def _gates(layers: Sequence[Columns], depth: int) -> Iterator[tuple[Columns, Columns | None]]:

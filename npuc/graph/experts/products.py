@@ -48,6 +48,8 @@ class Parameters:
     def __init__(self, region: Region) -> None:
         self.region = region
         self._made: dict[ir.Value, _Made] = {}
+        self._shapes: dict[ir.Value, tuple[int, ...]] = {}
+        self._nodes = frozenset(region.nodes)
         for node in region.nodes:
             if node.domain == "" and all(v is None or self.is_fixed(v) for v in node.inputs):
                 for place, output in enumerate(node.outputs):
@@ -65,11 +67,19 @@ class Parameters:
         inputs = [None if v is None else self.array(v) for v in made.inputs]
         return evaluate("", made.op_type, inputs, made.attributes)[made.place]
 
+    def shape(self, value: ir.Value) -> tuple[int, ...]:
+        """The extents of a fixed value."""
+        if value.const_value is not None:
+            return tuple(int(n) for n in value.const_value.shape.numpy())
+        if value not in self._shapes:
+            self._shapes[value] = self.array(value).shape
+        return self._shapes[value]
+
     def root(self, value: ir.Value | None) -> ir.Value | None:
         """The fixed value whose elements a value shows, picked and reshaped as they may be."""
         while value is not None and not self.is_fixed(value):
             node = value.producer()
-            if node not in self.region.nodes or not is_op(node, *_PASSES):
+            if node not in self._nodes or not is_op(node, *_PASSES):
                 return None
             assert node is not None
             value = node.inputs[0]
@@ -131,16 +141,10 @@ def _note_bias(
         constant, value = parameters.root(node.inputs[side]), node.inputs[other]
         if constant is None or value is None or not depends.get(value):
             continue
-        if int(np.prod(_shape(constant, parameters))) == 1:
+        if int(np.prod(parameters.shape(constant))) == 1:
             continue
         level = max(found[number].level for number in before)
         for number in sorted(before):
             old = found[number]
             if old.level == level and old.bias is None:
                 found[number] = Product(old.weight, old.turned, old.level, old.before, constant, old.picked)
-
-
-def _shape(value: ir.Value, parameters: Parameters) -> tuple[int, ...]:
-    if value.const_value is not None:
-        return tuple(int(n) for n in value.const_value.shape.numpy())
-    return parameters.array(value).shape

@@ -21,8 +21,15 @@ Probe = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """x [T, K], numbers and weights [T, k], the region's result [T, N]."""
 
 
-def prove(candidate: Candidate, sizes: Sizes) -> tuple[Experts, Activation] | str:
-    """The form that gives what the region gives, for all experts and inputs of several sizes; or why there is none."""
+def forms_of(candidate: Candidate, sizes: Sizes) -> Iterator[tuple[Experts, Activation]]:
+    """What the region of a candidate may be, in a fixed order."""
+    shape = sizes.shape(candidate.x)
+    return forms(Parameters(candidate.region), shape[-1]) if shape else iter(())
+
+
+def prove(candidate: Candidate, sizes: Sizes) -> int | str:
+    """The number in `forms_of` of the form that gives what the region gives, for all experts and inputs of several
+    sizes; or why there is none."""
     shapes = [sizes.shape(value) for value in (candidate.x, candidate.indices)]
     leaves = [sizes.content(value) for value in candidate.region.sources[3:]]
     if not shapes[0] or not shapes[1] or any(leaf is None for leaf in leaves):
@@ -31,18 +38,17 @@ def prove(candidate: Candidate, sizes: Sizes) -> tuple[Experts, Activation] | st
     rows = int(np.prod(shape[:-1]))
     if int(np.prod(x_shape[:-1])) != rows or not rows:
         return f"the input {candidate.x.name!r} has other rows than the numbers"
-    parameters = Parameters(candidate.region)
     probes: list[Probe] | str | None = None
     tried = 0
-    for experts, activation in forms(parameters, x_shape[-1]):
+    for experts, activation in forms_of(candidate, sizes):
         probes = _probes(candidate, x_shape, shape, experts, leaves) if probes is None else probes
         if isinstance(probes, str):
             return probes
-        tried += 1
         if all(
             _agrees(want, mixture(x, indices, weights, experts, activation)) for x, indices, weights, want in probes
         ):
-            return experts, activation
+            return tried
+        tried += 1
     if not tried:
         return "its products are not those of two layers of experts"
     return f"none of {tried} forms gives what its {len(candidate.region.nodes)} nodes give"

@@ -26,7 +26,7 @@ def run(model: ir.Model, feeds: dict[str, np.ndarray]) -> np.ndarray:
 
 
 def stack(array: np.ndarray) -> Stack:
-    return Stack(array.shape, lambda: array)
+    return Stack.of(array.shape, lambda: array)
 
 
 def made(
