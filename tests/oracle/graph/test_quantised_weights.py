@@ -221,3 +221,26 @@ def test_weights_that_come_in_at_run_time_are_refused() -> None:
     assert str(refused.value) == (
         "node 'n0' (com.microsoft::MatMulNBits): B 'i1' is no constant; only weights that the file holds are supported"
     )
+
+
+@pytest.mark.parametrize("zeros", ["", "packed", "floats"])
+@pytest.mark.parametrize("bits", [2, 4, 8])
+def test_one_scale_for_each_channel_where_the_user_asks_for_it(bits: int, zeros: str) -> None:
+    """Each number is the nearest multiple of its channel's step, in which the largest of them is the largest code."""
+    one, codes, zero = blocked(bits, 32, 96, 6, zeros, np.float32)
+    group = np.arange(96) // 32
+    want = (codes - zero[:, group]) * one.held[2].astype(np.float64)[:, group]
+    model = one.model()
+    report = dequantise(model, Inference(), per_channel=True)
+    found = weight_of(model, (96, 6)).T.astype(np.float64)
+    step = np.abs(want).max(axis=1, keepdims=True) / ((1 << (max(bits, 4) - 1)) - 1)
+    assert (np.abs(found - want) <= step / 2 * (1 + 1e-5)).all()
+    np.testing.assert_allclose(found / step, np.rint(found / step), atol=1e-4)
+    assert len(report) == 1 and report[0].endswith("(MatMulNBits), quantised again with one scale for each channel")
+
+
+def test_what_has_one_scale_a_channel_already_is_left_alone() -> None:
+    one, *_ = blocked(4, 64, 64, 6, "", np.float32)
+    plain, again = one.model(), one.model()
+    assert dequantise(plain, Inference()) == dequantise(again, Inference(), per_channel=True)
+    np.testing.assert_array_equal(weight_of(plain, (64, 6)), weight_of(again, (64, 6)))
