@@ -19,8 +19,8 @@ class Source:
         self.figures: dict[str, Figure] = {}
 
     def error(self, table: str, key: str | None, what: str) -> TargetError:
-        """table: dotted name as in a header, "" for the top; key: None where the table as a whole is meant. At the top a
-        key may be that of a table."""
+        """table: dotted name as in a header, "" for the top; key: None where the table as a whole is meant. At the top
+        a key may be that of a table."""
         current, line = "", 1 if not table else 0
         for number, text in enumerate(self._lines, 1):
             header = re.match(r"\s*\[([^\[\]]+)\]", text)
