@@ -15,7 +15,6 @@ from npuc.bound.traffic import STEP_INPUTS
 from npuc.estimate.experts import choice_of
 from npuc.estimate.operations import Operation, operations_of
 from npuc.graph.entry import EntryGraph
-from npuc.graph.experts.written_out import written_out
 from npuc.graph.nodes import attributes, dims
 from npuc.graph.quantised.packed import packed_node
 from npuc.graph.state_pairs import NEXT_PREFIX
@@ -32,7 +31,6 @@ class Plan:
     """
 
     def __init__(self, graph: EntryGraph) -> None:
-        graph = written_out(graph)
         self.graph = graph
         self.operations = operations_of(graph)
         self.names = tuple(operation.name for operation in self.operations)
