@@ -81,4 +81,4 @@ def _lookup(
 
 
 def _digest(binding: Binding) -> str:
-    return FoundKernel(binding.name, binding.kernel, binding.origin, None, lambda: iter(())).digest
+    return FoundKernel(binding.name, binding.name, binding.kernel, binding.origin, None, lambda: iter(())).digest

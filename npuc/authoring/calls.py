@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ def calls_of(found: FoundKernel, what: str, model: Path, options: CompileOptions
     those that the compiler chose, where `found` is the library's own. Errors: those of a compilation; KernelSourceError
     where the model makes no such call; BindingError where `found` cannot take one.
     """
+    if found.origin != "library":  # compiled with it, as the compiler's own kernel may get more arrays
+        options = replace(options, kernels=(*options.kernels, f"{what}={found.words}"))
     compiled = compile_model(model, options, report)
     assert compiled is not None, "nothing stops the compilation"
     library = Library() if found.origin == "library" else Library({what: _binding(found)})

@@ -27,12 +27,13 @@ Candidates = Callable[..., Iterable[Sizes]]
 class FoundKernel:
     """A kernel with what its file says about it.
 
-    name: as people call it. origin: the file without its folder, "library", or the package with its version.
+    name: as people call it; words: how it was found. origin: the file without its folder, "library", or the package with its version.
     candidates: tile sizes worth trying, for (types, params); None where the file offers none. examples: calls to try it
     with, in order.
     """
 
     name: str
+    words: str
     kernel: Kernel
     origin: str
     candidates: Candidates | None
@@ -70,7 +71,7 @@ def find(words: str) -> FoundKernel:
         return _of_library(words)
     offered = offers()
     if words in offered:
-        return _of_module(load_offer(offered[words]), words, offered[words].origin)
+        return _of_module(load_offer(offered[words]), words, words, offered[words].origin)
     known = [*registry.KERNELS, *offered]
     close = get_close_matches(words, known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(known)}"
@@ -86,7 +87,7 @@ def _of_library(name: str) -> FoundKernel:
     def candidates(types: list[ArrayType | None], params: Sizes) -> Iterable[Sizes]:
         return spec.candidates(types, params, None)
 
-    return FoundKernel(name, spec.kernel, "library", candidates, examples)
+    return FoundKernel(name, name, spec.kernel, "library", candidates, examples)
 
 
 def _in_file(path: Path, name: str | None) -> FoundKernel:
@@ -100,10 +101,10 @@ def _in_file(path: Path, name: str | None) -> FoundKernel:
     if name not in kernels:
         what = "is no kernel: put @tile.kernel above it" if hasattr(module, name) else "does not exist"
         raise KernelSourceError(f"{path}: {name} {what}; the file has {_listed(own)}")
-    return _of_module((module, kernels[name]), name, path.name)
+    return _of_module((module, kernels[name]), name, f"{path}:{name}", path.name)
 
 
-def _of_module(found: tuple[ModuleType, Kernel], name: str, origin: str) -> FoundKernel:
+def _of_module(found: tuple[ModuleType, Kernel], name: str, words: str, origin: str) -> FoundKernel:
     """Its examples are what ``NAME_example`` returns, else ``example``: one Example or several; candidates alike."""
     module, kernel = found
     own = kernel.function.__name__
@@ -122,7 +123,7 @@ def _of_module(found: tuple[ModuleType, Kernel], name: str, origin: str) -> Foun
                 )
             yield each
 
-    return FoundKernel(name, kernel, origin, candidates, examples)
+    return FoundKernel(name, words, kernel, origin, candidates, examples)
 
 
 def _run(path: Path) -> ModuleType:

@@ -13,6 +13,7 @@ _CODES = (
     ("npuc.schedule.errors", "ScheduleRefused", MODEL_REFUSED),
     ("npuc.tile.errors", "KernelError", MODEL_REFUSED),
     ("npuc.authoring.errors", "KernelSourceError", WRONG_USE),
+    ("npuc.lower.library", "BindingError", WRONG_USE),
     ("npuc.emit.errors", "WriteError", WRONG_USE),
     ("npuc.emit.errors", "EmitError", MODEL_REFUSED),
     ("npuc.graph.options", "OptionError", WRONG_USE),

@@ -114,6 +114,5 @@ def test_a_kernel_that_cannot_take_the_calls(
     what, _, kernel = binding.partition("=")
     options = ["--kernel", f"{what}={EXAMPLES}/{kernel}", "--max-prompt-len", "40", "--chunk", "20"]
     assert main(["compile", str(DEFAULT), "-o", str(tmp_path / "m.npu"), *options]) in (2, 3)
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith(message), error
+    assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
