@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "credibility.md"
 EMBEDDED = Path(__file__).parents[1] / "npuc" / "data" / "default_model"
 READINGS = ("held", "overlapped")
 FAR = 0.2
-"""A difference between the simulated and the analytical time that has to be explained."""
+"""A difference between the simulated and the estimated time that has to be explained."""
 _TABLE = re.compile(r"(?<=<!-- table: )(?P<name>[\w-]+) -->\n\n(?P<body>(?:\|.*\n)*)")
 
 
@@ -92,30 +92,30 @@ def profiles(blob: Path) -> dict[str, dict[str, Any]]:
 
 
 def times(blob: Path) -> list[str]:
-    """Every entry in both readings: simulated, analytical and least possible time."""
+    """Every entry in both readings: simulated, estimated and least possible time."""
     return list(_times(profiles(blob)))
 
 
 def _times(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    yield "| entry | latency | simulated, us | analytical, us | difference | bound, us | ratio | where the rest goes |"
+    yield "| entry | latency | simulated, us | estimated, us | difference | bound, us | ratio | why |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"
     for reading, result in found.items():
         for entry in result["entries"]:
-            needs: Mapping[str, float] = entry["resources_us"]
-            busiest = max(needs, key=lambda name: needs[name])
-            missing = 1 - needs[busiest] / entry["makespan_us"]
-            rest = _stalls(entry, busiest) if missing > FAR else ""
+            difference = entry["estimate_us"] / entry["makespan_us"] - 1
+            why = _stalls(entry) if abs(difference) > FAR else ""
             yield (
-                f"| {entry['name']} | {reading} | {entry['makespan_us']:.0f} | {needs[busiest]:.0f} ({busiest}) | "
-                f"{round(-100 * missing)} % | {entry['bound_us']:.0f} | {entry['bound_ratio']:.2f} | {rest} |"
+                f"| {entry['name']} | {reading} | {entry['makespan_us']:.0f} | {entry['estimate_us']:.0f} | "
+                f"{round(100 * difference)} % | {entry['bound_us']:.0f} | {entry['bound_ratio']:.2f} | {why} |"
             )
 
 
-def _stalls(entry: Mapping[str, Any], queue: str) -> str:
-    """The two largest reasons for which the busiest queue stands still."""
-    stalls = next(row["stalls_us"] for row in entry["queues"] if row["name"] == queue)
+def _stalls(entry: Mapping[str, Any]) -> str:
+    """The queue that has most to do, and the two largest reasons for which it stands still."""
+    needs: Mapping[str, float] = entry["resources_us"]
+    busiest = max(needs, key=lambda name: needs[name])
+    stalls = next(row["stalls_us"] for row in entry["queues"] if row["name"] == busiest)
     rows = sorted(((time, name) for name, time in stalls.items() if name != "latency"), reverse=True)[:2]
-    return ", ".join(f"{name} {time:.0f} us" for time, name in rows)
+    return f"{busiest} is stalled: " + ", ".join(f"{name} {time:.0f} us" for time, name in rows)
 
 
 def vendor(blob: Path) -> list[str]:

@@ -15,6 +15,7 @@ from npuc.authoring.errors import KernelSourceError
 from npuc.bound import bound_record
 from npuc.check import check
 from npuc.emit import write_blob
+from npuc.estimate import analytic_record
 from npuc.frontend import LoadedModel, check_model, load
 from npuc.frontend.configuration import end_tokens, max_positions
 from npuc.graph.entry import EntryGraph, ModelGraphs, StateSpec
@@ -191,6 +192,7 @@ def compile_graphs(
         states, precision=options.precision, target=target.name, llm=graphs.llm, stop_ids=stops, start_id=start,
         nodes=node_rows(graphs.entries, lowered),
         bounds=[bound_record(graph, target, storage.floats) for graph in graphs.entries],
+        estimates=[analytic_record(graph, target, storage.floats) for graph in graphs.entries],
     )  # fmt: skip
     return Compiled(graphs, target, lowered, programs, states, metadata, dict(assets), cache.traces, seconds)
 

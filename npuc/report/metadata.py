@@ -74,16 +74,19 @@ def build_metadata(
     start_id: int | None = None,
     nodes: Sequence[Mapping[str, Any]] = (),
     bounds: Sequence[Mapping[str, Any]] = (),
+    estimates: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The object, ready for `npuc.emit.write_blob`, which fills in where the states' initial values lie.
 
     states: in device form. stop_ids, start_id: tokens that end an answer, and the one put before a prompt. nodes: one
     JSON object per graph node for reports (engine choice and the like); no paths, times or names of files. bounds: of
-    each entry the record of `npuc.bound`, or nothing.
+    each entry the record of `npuc.bound`, or nothing; estimates: the same of `npuc.estimate`.
     """
     rows = [_entry(entry) for entry in entries]
     for row, bound in zip(rows, bounds, strict=bool(bounds)):
         row["bound"] = dict(bound)
+    for row, estimate in zip(rows, estimates, strict=bool(estimates)):
+        row["estimate"] = dict(estimate)
     if llm is not None and llm.whole_runs:
         for row in rows:
             row["whole_runs"] = row["name"] != "head"

@@ -80,7 +80,12 @@ def profile_json(found: Profile) -> dict[str, Any]:
     """
     meta = found.image.meta
     bounds = {row["name"]: row.get("bound") for row in meta["entries"]}
-    entries = [_entry(run, _parts(bounds[run.entry.name], run, found)) for run in found.runs]
+    estimates = {row["name"]: row.get("estimate") for row in meta["entries"]}
+    own = found.target.name == meta["target"]
+    entries = [
+        _entry(run, _parts(bounds[run.entry.name], run, found), _estimate(estimates[run.entry.name], run, found, own))
+        for run in found.runs
+    ]
     makespans = {row["name"]: row["makespan_us"] for row in entries}
     same = is_benchmark(meta) and found.target.name == BENCHMARK_TARGET
     return {
@@ -103,14 +108,22 @@ def _parts(bound: Mapping[str, Any] | None, run: Run, found: Profile) -> dict[st
     return {name: seconds * 1e6 for name, seconds in parts.items()}
 
 
-def _entry(run: Run, parts: Mapping[str, float] | None) -> dict[str, Any]:
+def _estimate(record: Mapping[str, Any] | None, run: Run, found: Profile, own: bool) -> float | None:
+    """Microseconds of the analytical estimate, which the blob has for full caches on its own target."""
+    if record is None or not own or record["n_past"] != run.chosen.step[Step.N_PAST]:
+        return None
+    return float(record["us"][found.reading])
+
+
+def _entry(run: Run, parts: Mapping[str, float] | None, estimate: float | None) -> dict[str, Any]:
     """One entry.
 
     makespan_us, and that of the other reading; bound_us, bound_ratio, bound_parts_us: None where the blob has no bound;
-    resources_us: what each queue has to do, of which the largest is a second, analytical estimate; flags: None where no
-    task has a device predicate, else how many have, and the run in which they let nothing act (all other figures are of
-    the run in which they let all act); queues: busy_us, stalls_us by reason and idle_us sum to the makespan; path_us:
-    of the critical path by queue; nodes: of it by graph node.
+    resources_us: what each queue has to do; estimate_us: a second time from the graph and the target alone, None where
+    the blob has none for this step and target; flags: None where no task has a device predicate, else how many have,
+    and the run in which they let nothing act (all other figures are of the run in which they let all act); queues:
+    busy_us, stalls_us by reason and idle_us sum to the makespan; path_us: of the critical path by queue; nodes: of it
+    by graph node.
     """
     timing = run.chosen
     limit = max(parts.values()) if parts else None
@@ -129,6 +142,7 @@ def _entry(run: Run, parts: Mapping[str, float] | None) -> dict[str, Any]:
         "rows": run.entry.rows,
         "n_past": timing.step[Step.N_PAST],
         "makespan_other_latency_us": run.other.makespan * _US,
+        "estimate_us": estimate,
         "ddr_read": timing.ddr_read,
         "ddr_written": timing.ddr_written,
         "flags": None

@@ -36,11 +36,13 @@ def _entry(entry: Mapping[str, Any]) -> Iterator[str]:
         parts = ", ".join(f"{name} {time:.0f}" for name, time in entry["bound_parts_us"].items())
         yield f"  bound {entry['bound_us']:.1f} us, ratio {entry['bound_ratio']:.3f}  ({parts})"
     busiest = max(entry["resources_us"], key=lambda name: entry["resources_us"][name])
-    estimate = entry["resources_us"][busiest]
-    yield f"  analytical estimate {estimate:.1f} us, all that {busiest} has to do" + (
-        f"; the rest is {_stalls(next(queue for queue in entry['queues'] if queue['name'] == busiest))}"
-        if makespan and (makespan - estimate) / makespan > _FAR
-        else ""
+    estimate = entry["estimate_us"]
+    if estimate is not None and makespan:
+        yield f"  estimated from the graph alone {estimate:.1f} us, {100 * (estimate / makespan - 1):+.0f} %"
+    stalled = next(queue for queue in entry["queues"] if queue["name"] == busiest)
+    missing = makespan - entry["resources_us"][busiest]
+    yield f"  {busiest} has most to do, {entry['resources_us'][busiest]:.1f} us" + (
+        f"; the rest is {_stalls(stalled)}" if makespan and missing / makespan > _FAR else ""
     )
     read, written = entry["ddr_read"], entry["ddr_written"]
     cmx, flags = entry["cmx"], entry["flags"]
