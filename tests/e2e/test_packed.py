@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import npurt
-from npuc.driver import CompileOptions, compile_to_blob
+from npuc.driver import CompileOptions, compile_model, compile_to_blob
 from npurt.fast.link import LinkOptions
 from npurt.numerics import pack_codes
 from tests.support.models import compile_to
@@ -157,3 +157,15 @@ def test_tiles_of_codes_are_joined_and_their_copies_elided(tmp_path: Path) -> No
     (linked,) = device.stats["entries"].values()
     assert linked["tasks"] > 10 and linked["kept"] <= 2
     assert device.decoded_bytes >= 4 * 4096 * 1024
+
+
+def test_a_saved_stage_compiles_to_the_same_blob(tmp_path: Path) -> None:
+    """Packed weights are operators of the graph, which a stage keeps."""
+    held, _, attrs = n_bits(40, 64, 4, 32, "packed")
+    node = helper.make_node("MatMulNBits", ["x", *held], ["y"], domain="com.microsoft", **attrs)
+    model = save(tmp_path / "m.onnx", [node], [3, 64], held)
+    blob = compile_to(tmp_path / "m.blob", model)
+    stop = CompileOptions(dump_after=("weights", tmp_path / "stages"), stop_after="weights")
+    assert compile_model(model, stop) is None
+    again = compile_to(tmp_path / "again.blob", tmp_path / "stages" / "weights.onnx")
+    assert again.read_bytes() == blob.read_bytes()
