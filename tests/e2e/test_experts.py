@@ -9,6 +9,8 @@ import onnxruntime as ort
 import pytest
 
 import npurt
+from npuc.compare import Request, check
+from npuc.driver import CompileOptions
 from npurt.abi.records import DmaOp
 from npurt.target import load_target
 from npurt.timing import EntryTimer
@@ -110,3 +112,11 @@ def test_a_language_model_with_onnxruntimes_operator(chunk: int, tmp_path: Path)
     expert = 2 * (2 * 64 * 64 + 64 * 64)  # f16: gate, up and down
     more = loads["prefill"] - loads["generate.11"]
     assert 2 * 2 * expert <= more <= 2 * 2 * expert + 8192  # of two layers the two experts that a row does not choose
+
+
+def test_every_group_of_a_language_model_agrees() -> None:
+    """Padding that chooses no expert is nobody's value: a chunk's last rows are not compared behind the experts."""
+    options = CompileOptions(precision="f16", chunk=4, max_prompt_len=10, capacities=(11,))
+    result = check(Request(CORPUS / "gptoss-genai-fp32" / "model.onnx", options, everything=True))
+    assert result.agrees, result.lines()
+    assert result.tally is not None and result.tally.compared > 100
