@@ -153,9 +153,8 @@ def _check(info: ModelInfo, prompt_tokens: int, gen_tokens: int) -> None:
 
 def _prepare(info: ModelInfo, device: RunsEntries, prompt_tokens: int, gen_tokens: int) -> None:
     """Runs each entry once that the measurement will run."""
-    hidden = device.run("prefill", {"input_ids": np.zeros((1, info.chunk), info.ids_dtype)}, n_past=0, n_new=1)[
-        "hidden"
-    ]
+    chunk = np.zeros((1, info.chunk), info.ids_dtype)
+    hidden = device.run("prefill", {"input_ids": chunk}, n_past=0, n_new=info.chunk if info.whole_runs else 1)["hidden"]
     device.run("head", {"hidden": hidden[:, : info.step_rows]})
     token = np.zeros((1, info.step_rows), info.ids_dtype)
     steps = range(prompt_tokens, prompt_tokens + gen_tokens)

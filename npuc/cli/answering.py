@@ -28,13 +28,13 @@ class AnsweringDevice:
 
     def run(self, entry: str, inputs: Tensors, *, n_past: int = 0, n_new: int | None = None) -> Tensors:
         if n_past < self._prompt:
-            if entry == "prefill":
+            if entry != "head":
                 self._progress(f"prompt, {n_past} of {self._prompt} tokens", n_past / self._prompt)
         elif self._answer is not None:
             done = n_past - self._prompt + 1
             self._progress(f"answer, {done} of {self._answer} tokens", min(done / self._answer, 1.0))
         outputs = self._device.run(entry, inputs, n_past=n_past, n_new=n_new)
-        if self._answer is None and entry == "prefill" and n_past + (n_new or 0) >= self._prompt:
+        if self._answer is None and entry != "head" and n_past < self._prompt <= n_past + (n_new or 0):
             self._progress.close()
         return outputs
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +145,15 @@ def test_chunks_that_must_be_whole_are_short(tmp_path):
         "a state is replaced by each run and would take padding in: chunks are run where all their rows are valid, and "
         "the rest of a prompt row by row"
     )
+
+
+def test_bench_runs_whole_chunks(tmp_path):
+    blob = compile_to(tmp_path / "m.npu", recurrent(tmp_path), chunk=4, max_prompt_len=8, capacities=(16,))
+    outcome = subprocess.run(
+        [sys.executable, "-m", "npuc", "bench", str(blob), "--prompt-tokens", "6", "--gen-tokens", "2"],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert outcome.returncode == 0, outcome.stderr
 
 
 def test_a_run_with_padding_is_refused(tmp_path):
