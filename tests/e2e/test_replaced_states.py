@@ -14,9 +14,12 @@ import pytest
 from onnx import numpy_helper
 
 import npurt
+from npuc.compare.check import Request as Check
+from npuc.compare.check import check
 from npuc.driver import CompileOptions, compile_to_blob
 from npuc.frontend.errors import ModelRefused
 from npurt.llm import Request, Session
+from tests.support.decoders import FLOAT, GROUPS, HEADS, HIDDEN, INT, SIZE, VOCAB, GraphMaker
 from tests.support.graphs import parsed
 from tests.support.models import CORPUS, answer, compile_to, cosine, reference
 
@@ -145,6 +148,46 @@ def test_chunks_that_must_be_whole_are_short(tmp_path):
         "a state is replaced by each run and would take padding in: chunks are run where all their rows are valid, and "
         "the rest of a prompt row by row"
     )
+
+
+def hybrid(path: Path) -> Path:
+    """A cache, the window of a convolution and a recurrence in one model."""
+    g, float_, end = GraphMaker(11), np.float32, 2**63 - 1
+    x = g.op("Gather", g.weight(VOCAB, HIDDEN), "input_ids")
+    joined = g.op("Concat", "past_conv", g.op("Transpose", x, perm=[0, 2, 1]), axis=2)
+    g.op("Slice", joined, g.const([-2]), g.const([end]), g.const([2]), out="new_conv")
+    x = g.op("Transpose", g.op("Conv", joined, g.weight(HIDDEN, 1, 3), group=HIDDEN), perm=[0, 2, 1])
+    rows = g.op("Squeeze", g.op("Shape", "input_ids", start=1))
+    place = g.op("Range", g.const(1), g.op("Add", rows, g.const(1)), g.const(1))
+    power = g.op("Unsqueeze", g.op("Pow", g.const(2, float_), g.op("Cast", place, to=FLOAT)), g.const([1]))
+    sums = g.op("Add", g.op("CumSum", g.op("Mul", x, power), g.const(1)), g.op("Unsqueeze", "past_h", g.const([1])))
+    h = g.op("Div", sums, power)
+    g.op("Gather", h, g.const(-1), out="new_h", axis=1)
+    q, k, v = (g.op("MatMul", x, g.weight(HIDDEN, n * SIZE)) for n in (HEADS, GROUPS, GROUPS))
+    mixed = g.op(
+        "Attention", q, k, v, "", "past_k", "past_v", out=["mixed", "new_k", "new_v"], is_causal=1, q_num_heads=HEADS,
+        kv_num_heads=GROUPS,
+    )  # fmt: skip
+    y = g.op("Add", g.op("MatMul", mixed, g.weight(HEADS * SIZE, HIDDEN)), g.op("Tanh", h))
+    g.op("MatMul", y, g.weight(HIDDEN, VOCAB), out="logits")
+    sizes = {"k": [1, GROUPS, "n", SIZE], "v": [1, GROUPS, "n", SIZE], "conv": [1, HIDDEN, 2], "h": [1, HIDDEN]}
+    before = [(f"past_{name}", FLOAT, shape) for name, shape in sizes.items()]
+    after = [(f"new_{name}", FLOAT, ["all" if d == "n" else d for d in shape]) for name, shape in sizes.items()]
+    return g.write(
+        path, [("input_ids", INT, [1, "rows"]), *before], [("logits", FLOAT, [1, "rows", VOCAB]), *after], 23
+    )
+
+
+@pytest.mark.parametrize("mode", ["exact", "fast"])
+@pytest.mark.parametrize("chunk", [1, 3, 4])
+def test_every_class_of_state_in_one_model(chunk, mode, tmp_path):
+    model = hybrid(tmp_path / "model.onnx")
+    options = CompileOptions(precision="f32", chunk=chunk, max_prompt_len=9, capacities=(11, 20))
+    result = check(Check(model, options, prompt=[3, 1, 4, 1, 5, 9, 2, 6], tokens=9, mode=mode, everything=True))
+    assert result.agrees and result.step is None and result.group is None
+    compile_to(tmp_path / "m.npu", model, chunk=chunk, max_prompt_len=9, capacities=(11, 20))
+    kinds = {state.id: state.kind for state in npurt.load(tmp_path / "m.npu").metadata.states}
+    assert kinds == {"past_k": "append", "past_v": "append", "past_conv": "replace", "past_h": "replace"}
 
 
 def test_bench_runs_whole_chunks(tmp_path):
