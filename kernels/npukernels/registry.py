@@ -186,14 +186,6 @@ def _count(name: str, axis_of: int) -> Candidates:
     return lambda types, params, free=None: ({name: size} for size in halvings(_shape(types, axis_of)[0]))
 
 
-def _attention_ring(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
-    """Fewer rows first (the scores are what is large), then shorter blocks of the past."""
-    rows, past = _shape(types, 0)[1], max(_shape(types, 3)[1], 1)
-    blocks = [*halvings(rows)]
-    yield from ({"bm": bm, "bk": min(past, 512)} for bm in blocks)
-    yield from ({"bm": blocks[-1], "bk": bk} for bk in list(halvings(min(past, 512), PANEL))[1:])
-
-
 def _heads_of_rows(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     return ({"bg": bg} for bg in halvings(_shape(types, 0)[1]))
 
@@ -271,7 +263,7 @@ _SPECS = (
     KernelSpec("ring_rows", ring.ring_rows, "state", "new[C,G,D] slots[C] ring[R,G,D]", _heads_of_rows),
     KernelSpec("attention_ring", ring.attention_ring, "attention",
                "q[H,C,D] k_new[G,C,D] v_new[G,C,Dv] k_past[G,N,D] v_past[G,N,Dv] out[H,C,Dv] slopes[H]? sinks[H]?",
-               _attention_ring),
+               attention_sizes.decomposed),
     KernelSpec("depthwise", convolution.depthwise, "convolution", "x[T,C] weight[K,C] out[S,C] bias[C]?", _depthwise),
     KernelSpec("last_rows", convolution.last_rows, "state", "x[T,C] out[K,C]", _channels),
     KernelSpec("integer_linear", integers.integer_linear, "linear",

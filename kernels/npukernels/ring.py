@@ -24,45 +24,58 @@ def ring_rows(new: t.Array, slots: t.Array, ring: t.Array, *, bg: int) -> None:
 def attention_ring(
     q: t.Array, k_new: t.Array, v_new: t.Array, k_past: t.Array, v_past: t.Array, out: t.Array,
     slopes: t.Array | None = None, sinks: t.Array | None = None,
-    *, scale: float, softcap: float = 0.0, window: int = 0, ring: int, bm: int, bk: int,
+    *, scale: float, softcap: float = 0.0, window: int = 0, ring: int, bm: int, groups: int, bk: int,
 ) -> None:  # fmt: skip
     """Attention of the kernel `attention`, where row j of k_past[G, N, D] and v_past holds the last token before
     step.n_past that is j modulo `ring`.
 
-    N is `ring`, or less where step.n_past never exceeds it. A program has one key head. bm: rows of a block, bk: past
-    rows of one; blocks at or past n_past cost nothing.
+    N is `ring`, or less where step.n_past never exceeds it. bm: rows of a block, groups: key heads of a program, bk:
+    past rows of a block; blocks at or past n_past cost nothing.
     """
     (heads, rows, depth), width = q.shape, v_new.shape[2]
     share, past = heads // k_new.shape[0], k_past.shape[1]
-    g, i = t.programs(k_new.shape[0], t.cdiv(rows, bm))
-    i = i * bm
-    _, bm, _ = t.clipped(q, (0, i, 0), (share, bm, depth))
-    query = t.load(q, (g * share, i, 0), (share, bm, depth))
-    scores = t.scratch((share, bm, past + rows))
-    t.store(scores, (0, 0, past), t.mma(query, t.load(k_new, (g, 0, 0), (1, rows, depth)), scale=scale))
-    for first in t.range(0, past, bk, stages=2):
-        with t.when(t.step.n_past > first):
-            keys = t.load(k_past, (g, first, 0), (1, bk, depth), valid=(1, t.step.n_past - first))
-            t.store(scores, (0, 0, first), t.mma(query, keys, scale=scale))
-    s = t.load(scores, (0, 0, 0), scores.shape)
+    g, i = t.programs(t.cdiv(k_new.shape[0], groups), t.cdiv(rows, bm))
+    g, i = g * groups, i * bm
+    kv, bm, _ = t.clipped(k_new, (g, i, 0), (groups, bm, depth))
+    # one row: the heads of a group are the rows of one product, for all groups at once; else a product for each group
+    batch, m = (kv, share) if rows == 1 else (share, bm)
+    units = [(0, kv)] if rows == 1 else [(u, 1) for u in range(kv)]
+    scores = t.scratch((kv, share, bm, past + rows))
+    for u, n in units:
+        query = t.reshape(t.load(q, ((g + u) * share, i, 0), (n * share, bm, depth)), (batch, m, depth))
+        fresh = t.mma(query, t.load(k_new, (g + u, 0, 0), (n, rows, depth)), scale=scale)
+        t.store(scores, (u, 0, 0, past), t.reshape(fresh, (n, share, bm, rows)))
+        for first in t.range(0, past, bk, stages=2):
+            with t.when(t.step.n_past > first):
+                keys = t.load(k_past, (g + u, first, 0), (n, bk, depth), valid=(1, t.step.n_past - first))
+                held = t.mma(query, keys, scale=scale)
+                t.store(scores, (u, 0, 0, first), t.reshape(held, (n, share, bm, keys.shape[1])))
+    s = t.load(scores, (0, 0, 0, 0), scores.shape)
     if softcap:
         s = softcap * t.tanh(s / softcap)
-    token = _token(past, rows, ring)
-    row = t.iota((bm, 1), 0) + i
+    token, row = _token(past, rows, ring), t.iota((bm, 1), 0) + i
     if slopes is not None:
-        s = s + (token - row).cast(t.f32) * t.reshape(t.load(slopes, (g * share,), (share,)), (share, 1, 1))
+        s = s + (token - row).cast(t.f32) * _of_heads(slopes, g * share, kv, share)
     seen = (token <= row) & (token + t.step.n_past >= 0)
     if window:
         seen = seen & (token > row - window)
-    sink = None if sinks is None else t.reshape(t.load(sinks, (g * share,), (share,)), (share, 1, 1))
+    sink = None if sinks is None else _of_heads(sinks, g * share, kv, share)
+    # slots of skipped blocks hold anything, NaN included: `where` drops it
     weights = softmax_rows(t.where(seen, s, float("-inf")), sink).cast(v_new.dtype)
-    acc = t.accumulator((share, bm, width))
-    t.mma(weights[:, :, past:], t.load(v_new, (g, 0, 0), (1, rows, width)), kn=True, acc=acc)
-    for first in t.range(0, past, bk, stages=2):
-        with t.when(t.step.n_past > first):
-            values = t.load(v_past, (g, first, 0), (1, bk, width), valid=(1, t.step.n_past - first))
-            t.mma(weights[:, :, first : first + values.shape[1]], values, kn=True, acc=acc)
-    t.store(out, (g * share, i, 0), acc.read())
+    for u, n in units:
+        mine = t.reshape(weights[u : u + n], (batch, m, past + rows))
+        acc = t.accumulator((batch, m, width))
+        t.mma(mine[:, :, past:], t.load(v_new, (g + u, 0, 0), (n, rows, width)), kn=True, acc=acc)
+        for first in t.range(0, past, bk, stages=2):
+            with t.when(t.step.n_past > first):
+                values = t.load(v_past, (g + u, first, 0), (n, bk, width), valid=(1, t.step.n_past - first))
+                t.mma(mine[:, :, first : first + values.shape[1]], values, kn=True, acc=acc)
+        t.store(out, ((g + u) * share, i, 0), t.reshape(acc.read(), (n * share, bm, width)))
+
+
+def _of_heads(numbers: t.Array, first: t.Index, kv: int, share: int) -> t.Tile:
+    """A number per query head as [kv, share, 1, 1], against scores."""
+    return t.reshape(t.load(numbers, (first,), (kv * share,)), (kv, share, 1, 1))
 
 
 def _token(past: int, rows: int, ring: int) -> t.Tile:

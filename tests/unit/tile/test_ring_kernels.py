@@ -51,18 +51,17 @@ def attended(query: np.ndarray, n_past: int, window: int, slopes: np.ndarray, si
     return out
 
 
-@pytest.mark.parametrize("bk", [2, 4])
-@pytest.mark.parametrize("bm", [1, 3])
+@pytest.mark.parametrize(("rows", "bm", "groups", "bk"), [(3, 1, 1, 4), (3, 3, 2, 2), (1, 1, 1, 2), (1, 1, 2, 4)])
 @pytest.mark.parametrize("n_past", [0, 1, 3, 4, 5, 8, 11, 19])
-def test_attention_over_a_ring(n_past, bm, bk):
+def test_attention_over_a_ring(n_past, rows, bm, groups, bk):
     """Before the first turn, on its edge and long behind it. A row sees its own token and the four before."""
-    query = RANDOM.normal(size=(GROUPS * SHARE, 3, SIZE)).astype(np.float32)
+    query = RANDOM.normal(size=(GROUPS * SHARE, rows, SIZE)).astype(np.float32)
     slopes, sinks = (RANDOM.normal(size=GROUPS * SHARE).astype(np.float32) for _ in range(2))
-    new = [np.ascontiguousarray(x[n_past : n_past + 3].swapaxes(0, 1)) for x in (KEYS, VALUES)]
+    new = [np.ascontiguousarray(x[n_past : n_past + rows].swapaxes(0, 1)) for x in (KEYS, VALUES)]
     past = [np.ascontiguousarray(written(n_past, 4, x).swapaxes(0, 1)) for x in (KEYS, VALUES)]
     out = np.zeros_like(query)
     attention_ring.eager(
-        query, *new, *past, out, slopes, sinks, scale=0.3, window=5, ring=4, bm=bm, bk=bk,
-        step={"n_past": n_past, "n_new": 3},
+        query, *new, *past, out, slopes, sinks, scale=0.3, window=5, ring=4, bm=bm, groups=groups, bk=bk,
+        step={"n_past": n_past, "n_new": rows},
     )  # fmt: skip
     np.testing.assert_allclose(out, attended(query, n_past, 5, slopes, sinks), rtol=1e-4, atol=1e-5)
