@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from npuc.frontend.errors import ModelRefused
-from npuc.graph.nodes import Builder, attributes, dims, is_op, label, replace_value
+from npuc.graph.nodes import WIDE, Builder, attributes, constant, dims, is_op, label, replace_value
 from npuc.graph.quantised.known import Known
 
 _LINEAR = ("QuantizeLinear", "DequantizeLinear")
@@ -44,7 +44,7 @@ def _dequantised(builder: Builder, node: ir.Node) -> ir.Value:
     shape = dims(x)
     wide = builder.op("Cast", [x], shape, kind, {"to": kind})
     if zero is not None:
-        zero = builder.op("Cast", [zero], dims(zero), kind, {"to": kind})
+        zero = _cast(builder, zero, kind)
         wide = builder.op("Sub", [wide, zero], shape, kind)
     numbers = wide if kind == FLOAT else builder.op("Cast", [wide], shape, FLOAT, {"to": FLOAT})
     numbers = builder.op("Mul", [numbers, _float(builder, scale)], shape, FLOAT)
@@ -87,22 +87,33 @@ def _spread(builder: Builder, node: ir.Node, parameter: ir.Value, shape: Sequenc
     attrs, own, dtype = attributes(node), dims(parameter), parameter.dtype or FLOAT
     block = attrs.get("block_size", 0)
     if math.prod(own) == 1:
-        return builder.reshape(parameter, ())
+        return _reshaped(builder, parameter, ())
     axis = attrs.get("axis", 1) % len(shape)
     if not block:
         if own != (shape[axis],):
             raise ModelRefused([f"{label(node)}: its scale has the shape {list(own)}; axis {axis} has {shape[axis]}"])
-        return builder.reshape(parameter, [shape[axis] if a == axis else 1 for a in range(len(shape))])
+        return _reshaped(builder, parameter, [shape[axis] if a == axis else 1 for a in range(len(shape))])
     wanted = (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
     if own != wanted or shape[axis] % block:
         raise ModelRefused(
             [f"{label(node)}: its scale has the shape {list(own)}; blocks of {block} along axis {axis} of "
              f"{list(shape)} ask for {list(wanted)}, without a rest"]
         )  # fmt: skip
+    held = constant(parameter)
+    if held is not None:
+        return builder.constant(np.repeat(held, block, axis), f"{parameter.name}~blocks")
     wide = builder.reshape(parameter, (*own[: axis + 1], 1, *own[axis + 1 :]))
     full = (*own[: axis + 1], block, *own[axis + 1 :])
     target = builder.constant(np.array(full, np.int64), "npuc.shape." + "x".join(map(str, full)))
     return builder.reshape(builder.op("Expand", [wide, target], full, dtype), shape)
+
+
+def _reshaped(builder: Builder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """A value in another shape; a constant becomes another one."""
+    array = constant(value)
+    if array is None or array.shape == tuple(shape):
+        return builder.reshape(value, shape)
+    return builder.constant(array.reshape(shape), f"{value.name}~{'x'.join(map(str, shape))}")
 
 
 def _float(builder: Builder, value: ir.Value) -> ir.Value:
@@ -110,4 +121,11 @@ def _float(builder: Builder, value: ir.Value) -> ir.Value:
 
 
 def _cast(builder: Builder, value: ir.Value, kind: ir.DataType) -> ir.Value:
-    return value if value.dtype == kind else builder.op("Cast", [value], dims(value), kind, {"to": kind})
+    """A value in another type. A constant is converted here, and stays float32 whatever the precision."""
+    array = constant(value)
+    if array is None:
+        return value if value.dtype == kind else builder.op("Cast", [value], dims(value), kind, {"to": kind})
+    held = builder.constant(array.astype(kind.numpy()), f"{value.name}~{kind.name.lower()}")
+    if held.const_value is not None and kind == FLOAT:
+        held.const_value.metadata_props[WIDE] = "1"
+    return held

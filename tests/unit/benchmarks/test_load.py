@@ -50,5 +50,5 @@ def test_measure(capsys: pytest.CaptureFixture[str]) -> None:
     assert load.main(["--one", str(load.CHATTY)]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["nodes"] == 627 and found["files"] == load.CHATTY.stat().st_size
-    assert list(found["steps"])[:3] == ["load", "state", "normalise"]
+    assert next(iter(found["steps"])) == "load" and {"measure", "fold", "norms"} <= set(found["steps"])
     assert 0 < sum(found["steps"].values()) <= found["seconds"] * 1.001
