@@ -52,7 +52,9 @@ def test_refused_in_words(body: str, message: str, tmp_path: Path, capsys: pytes
     assert not (tmp_path / "m.npu").exists()
 
 
-def test_power_of_integers_is_a_refusal_of_the_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = written(tmp_path, "g (int32[2, 3] x, int32[2, 3] p) => (int32[2, 3] y) { y = Pow(x, p) }")
-    assert main(["compile", str(path), "-o", str(tmp_path / "m.npu")]) == 3
-    assert "kernel map2 over [6] i32, [6] i32, [6] i32: POW does not take i32" in capsys.readouterr().err
+def test_powers_of_integers_are_exact(tmp_path: Path) -> None:
+    """The low 32 bits, as NumPy has them; a negative power of 1 and -1 is 1 or -1, of others 0."""
+    path = written(tmp_path, "g (int32[2, 4] x, int32[2, 4] p) => (int32[2, 4] y) { y = Pow(x, p) }")
+    x, p = np.int32([[3, -3, 2, 7], [-1, 1, 5, 46341]]), np.int32([[5, 3, 30, 0], [-3, -2, -1, 2]])
+    found = run_graph(compile_to(tmp_path / "m.npu", path), {"x": x, "p": p})
+    assert found["y"].tolist() == [[243, -27, 2**30, 1], [-1, 1, 0, 46341**2 - 2**32]]

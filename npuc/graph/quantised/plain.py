@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from npuc.frontend.errors import ModelRefused
-from npuc.graph.nodes import WIDE, Builder, attributes, constant, dims, is_op, label, replace_value
+from npuc.graph.nodes import WIDE, Builder, attributes, dims, is_op, label, replace_value
 from npuc.graph.quantised.known import Known
 
 _LINEAR = ("QuantizeLinear", "DequantizeLinear")
@@ -42,12 +42,10 @@ def _dequantised(builder: Builder, node: ir.Node) -> ir.Value:
     codes = x.dtype
     kind = FLOAT if codes is not None and codes.is_floating_point() else INT32
     shape = dims(x)
-    wide = builder.op("Cast", [x], shape, kind, {"to": kind})
+    wide = _cast(builder, x, kind)
     if zero is not None:
-        zero = _cast(builder, zero, kind)
-        wide = builder.op("Sub", [wide, zero], shape, kind)
-    numbers = wide if kind == FLOAT else builder.op("Cast", [wide], shape, FLOAT, {"to": FLOAT})
-    numbers = builder.op("Mul", [numbers, _float(builder, scale)], shape, FLOAT)
+        wide = builder.op("Sub", [wide, _cast(builder, zero, kind)], shape, kind)
+    numbers = builder.op("Mul", [_float(builder, wide), _float(builder, scale)], shape, FLOAT)
     return _cast(builder, numbers, node.outputs[0].dtype or FLOAT)
 
 
@@ -87,12 +85,12 @@ def _spread(builder: Builder, node: ir.Node, parameter: ir.Value, shape: Sequenc
     attrs, own, dtype = attributes(node), dims(parameter), parameter.dtype or FLOAT
     block = attrs.get("block_size", 0)
     if math.prod(own) == 1:
-        return _reshaped(builder, parameter, ())
+        return _shaped(builder, parameter, ())
     axis = attrs.get("axis", 1) % len(shape)
     if not block:
         if own != (shape[axis],):
             raise ModelRefused([f"{label(node)}: its scale has the shape {list(own)}; axis {axis} has {shape[axis]}"])
-        return _reshaped(builder, parameter, [shape[axis] if a == axis else 1 for a in range(len(shape))])
+        return _shaped(builder, parameter, [shape[axis] if a == axis else 1 for a in range(len(shape))])
     wanted = (*shape[:axis], -(-shape[axis] // block), *shape[axis + 1 :])
     if own != wanted or shape[axis] % block:
         raise ModelRefused(
@@ -108,12 +106,14 @@ def _spread(builder: Builder, node: ir.Node, parameter: ir.Value, shape: Sequenc
     return builder.reshape(builder.op("Expand", [wide, target], full, dtype), shape)
 
 
-def _reshaped(builder: Builder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """A value in another shape; a constant becomes another one."""
-    array = constant(value)
-    if array is None or array.shape == tuple(shape):
+def _shaped(builder: Builder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """The value in another shape; a constant is reshaped at once, and stays float32 whatever the precision."""
+    if value.const_value is None:
         return builder.reshape(value, shape)
-    return builder.constant(array.reshape(shape), f"{value.name}~{'x'.join(map(str, shape))}")
+    held = builder.constant(value.const_value.numpy().reshape(tuple(shape)), f"{value.name}~{len(shape)}d")
+    assert held.const_value is not None
+    held.const_value.metadata_props[WIDE] = "1"
+    return held
 
 
 def _float(builder: Builder, value: ir.Value) -> ir.Value:
@@ -121,11 +121,9 @@ def _float(builder: Builder, value: ir.Value) -> ir.Value:
 
 
 def _cast(builder: Builder, value: ir.Value, kind: ir.DataType) -> ir.Value:
-    """A value in another type. A constant is converted here, and stays float32 whatever the precision."""
-    array = constant(value)
-    if array is None:
-        return value if value.dtype == kind else builder.op("Cast", [value], dims(value), kind, {"to": kind})
-    held = builder.constant(array.astype(kind.numpy()), f"{value.name}~{kind.name.lower()}")
-    if held.const_value is not None and kind == FLOAT:
-        held.const_value.metadata_props[WIDE] = "1"
-    return held
+    """The value in another type; a constant is cast at once, for folding is over."""
+    if value.dtype == kind:
+        return value
+    if value.const_value is not None:
+        return builder.constant(value.const_value.numpy().astype(kind.numpy()), f"{value.name}~{kind.name.lower()}")
+    return builder.op("Cast", [value], dims(value), kind, {"to": kind})

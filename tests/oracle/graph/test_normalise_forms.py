@@ -37,6 +37,7 @@ FORMS = [
     ("Dropout", 13, f"g ({X}) => (float[2,3,4] y, bool[2,3,4] m) <float r = {{0.5}}> {{ y, m = Dropout (x, r) }}"),
     ("BatchNormalization", 13, "g (float[2,3,4] x) => (float[2,3,4] y) <float[3] s = {1,2,3}> { y = BatchNormalization (x, s, s, s, s) }"),
     ("CastLike", 18, "g (float[2,3,4] x, int64[1] k) => (int64[2,3,4] y) { y = CastLike (x, k) }"),
+    ("OneHot", 13, "g (int64[1] k) => (float[1,5] y) <int32 d = {5}, float[2] v = {1.5, 2.5}> { y = OneHot (k, d, v) }"),
     ("RMSNormalization", 23, f"g ({X}) => (float[2,3,4] y) <float[4] w = {{1,2,3,4}}> {{ y = RMSNormalization <epsilon = 0.001> (x, w) }}"),
     ("SimplifiedLayerNormalization", 18, f"g ({X}) => (float[2,3,4] y) <float[4] w = {{1,2,3,4}}> {{ y = SimplifiedLayerNormalization <axis = 2> (x, w) }}"),
     ("DequantizeLinear", 23, "g (int8[2,3,4] x) => (float[2,3,4] y) <float s = {0.5}> { y = DequantizeLinear <output_dtype = 1> (x, s) }"),
