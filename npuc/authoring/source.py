@@ -27,9 +27,9 @@ Candidates = Callable[..., Iterable[Sizes]]
 class FoundKernel:
     """A kernel with what its file says about it.
 
-    name: as people call it; words: how it was found. origin: the file without its folder, "library", or the package with its version.
-    candidates: tile sizes worth trying, for (types, params); None where the file offers none. examples: calls to try it
-    with, in order.
+    name: as people call it; words: how it was found. origin: the file without its folder, "library", or the package
+    with its version. candidates: tile sizes worth trying, for (types, params); None where the file offers none.
+    examples: calls to try it with, in order.
     """
 
     name: str

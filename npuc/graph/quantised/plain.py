@@ -97,23 +97,28 @@ def _spread(builder: Builder, node: ir.Node, parameter: ir.Value, shape: Sequenc
             [f"{label(node)}: its scale has the shape {list(own)}; blocks of {block} along axis {axis} of "
              f"{list(shape)} ask for {list(wanted)}, without a rest"]
         )  # fmt: skip
-    held = constant(parameter)
-    if held is not None:
-        return builder.constant(np.repeat(held, block, axis), f"{parameter.name}~blocks")
+    if parameter.const_value is not None:
+        return _held(builder, np.repeat(parameter.const_value.numpy(), block, axis), f"{parameter.name}~blocks")
     wide = builder.reshape(parameter, (*own[: axis + 1], 1, *own[axis + 1 :]))
     full = (*own[: axis + 1], block, *own[axis + 1 :])
     target = builder.constant(np.array(full, np.int64), "npuc.shape." + "x".join(map(str, full)))
     return builder.reshape(builder.op("Expand", [wide, target], full, dtype), shape)
 
 
+def _held(builder: Builder, array: np.ndarray, name: str) -> ir.Value:
+    """A constant that is computed at once, for folding is over; floats stay float32 whatever the precision."""
+    value = builder.constant(array, name)
+    if array.dtype.kind == "f":
+        assert value.const_value is not None
+        value.const_value.metadata_props[WIDE] = "1"
+    return value
+
+
 def _shaped(builder: Builder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """The value in another shape; a constant is reshaped at once, and stays float32 whatever the precision."""
+    """The value in another shape."""
     if value.const_value is None:
         return builder.reshape(value, shape)
-    held = builder.constant(value.const_value.numpy().reshape(tuple(shape)), f"{value.name}~{len(shape)}d")
-    assert held.const_value is not None
-    held.const_value.metadata_props[WIDE] = "1"
-    return held
+    return _held(builder, value.const_value.numpy().reshape(tuple(shape)), f"{value.name}~{len(shape)}d")
 
 
 def _float(builder: Builder, value: ir.Value) -> ir.Value:
@@ -121,9 +126,9 @@ def _float(builder: Builder, value: ir.Value) -> ir.Value:
 
 
 def _cast(builder: Builder, value: ir.Value, kind: ir.DataType) -> ir.Value:
-    """The value in another type; a constant is cast at once, for folding is over."""
+    """The value in another type."""
     if value.dtype == kind:
         return value
     if value.const_value is not None:
-        return builder.constant(value.const_value.numpy().astype(kind.numpy()), f"{value.name}~{kind.name.lower()}")
+        return _held(builder, value.const_value.numpy().astype(kind.numpy()), f"{value.name}~{kind.name.lower()}")
     return builder.op("Cast", [value], dims(value), kind, {"to": kind})
