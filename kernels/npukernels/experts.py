@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from npuc import tile as t
+from npukernels.normalise import softmax_rows
 
 Activation = Callable[[t.Tile, t.Tile | None], t.Tile]
 """Of the first products of an expert the hidden layer: gate and up [.., F] f32, no up where there is but one."""
@@ -22,6 +23,22 @@ def topk(x: t.Array, values: t.Array | None, indices: t.Array | None, *, tile: t
     for array, result in zip((values, indices), found, strict=True):
         if array is not None:
             t.store(array, (*index[:-1], 0), result)
+
+
+@t.kernel
+def route(x: t.Array, weights: t.Array, indices: t.Array, *, before: bool, after: str, tile: tuple[int, ...]) -> None:
+    """indices[T, k] i32: the k largest of each row of x[T, E]; weights[T, k]: their scores.
+
+    before: scores are the softmax of the row, else the row. after: "softmax" of the k scores, "sum": divided by it, ""
+    as they are. tile: block sizes; the last axis is taken whole.
+    """
+    (i,) = t.programs(t.cdiv(x.shape[0], tile[0]))
+    rows = t.load(x, (i * tile[0], 0), (tile[0], x.shape[1]))
+    best, places = t.topk(softmax_rows(rows) if before else rows, indices.shape[1], 1)
+    if after:
+        best = softmax_rows(best) if after == "softmax" else best / t.sum(best, 1)
+    t.store(weights, (i * tile[0], 0), best)
+    t.store(indices, (i * tile[0], 0), places)
 
 
 @t.kernel

@@ -250,6 +250,7 @@ _SPECS = (
     KernelSpec("attention_incremental", attention_incremental.attention_incremental, "attention", _ATTENTION,
                attention_sizes.incremental),
     KernelSpec("topk", experts.topk, "rows", "x[..,N] values[..,k]? indices[..,k]?", _rows),
+    KernelSpec("route", experts.route, "rows", "x[T,E] weights[T,k] indices[T,k]", _rows),
     KernelSpec("argmax", experts.argmax, "rows", "x[..,N] out[..,1]", _rows),
     KernelSpec("moe_chosen", experts.moe_chosen, "experts",
                "x[T,K] indices[T,k] weights[T,k] gate[E,F,K] up[E,F,K]? down[E,N,F] gate_bias[E,F]? up_bias[E,F]? "

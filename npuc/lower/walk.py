@@ -20,6 +20,7 @@ from npuc.lower.new_rows import append, filled_rows, state_dtype, storing_nodes,
 from npuc.lower.onto import find_onto, lower_onto
 from npuc.lower.precise import precise_values
 from npuc.lower.residual import lower_norm_of_sum, norm_of_sum
+from npuc.lower.routing import find_routes, lower_route
 from npuc.lower.rules import RULES
 from npuc.lower.rules.bound import bound_op
 from npuc.lower.storage import Storage, UnsupportedType
@@ -65,6 +66,8 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     gated = find_gated(groups)
     onto = find_onto(low, groups)
     done = {node for layer in gated.values() for node in layer.products} | {sum_.product for sum_ in onto.values()}
+    routes = {route.nodes[0]: route for route in find_routes(nodes, groups)}
+    routed = {node for route in routes.values() for node in route.nodes}
     given = set(graph.outputs) - low.direct.keys() - {v for v in graph.outputs if v.name in _next_names(states)}
     copied: set[ir.Value] = set()
     problems = Problems()
@@ -75,8 +78,13 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
         if reasons:
             continue
         try:
-            norm = norm_of_sum(groups[node], position) if node in groups and node not in onto else None
-            if norm is not None:
+            own = node in groups and node not in onto and node not in routed
+            norm = norm_of_sum(groups[node], position) if own else None
+            if node in routes:
+                lower_route(low, routes[node])
+            elif node in routed:
+                pass  # lowered with the first of its routing
+            elif norm is not None:
                 lower_norm_of_sum(low, groups[node], norm)
                 done.add(norm)
             elif node in gated:

@@ -25,6 +25,25 @@ def _argmax(dtype: t.DType, n: int) -> t.Example:
     )
 
 
+def _softmax(x: Values) -> Values:
+    powers = np.exp(x - x.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def _route(words: str, before: bool, after: str) -> Form:
+    def make(dtype: t.DType, n: int) -> t.Example:
+        def reference(x: Values) -> tuple[Values, Values]:
+            scores = _softmax(x) if before else x
+            order = np.argsort(-scores, 1, kind="stable")[:, :K]
+            best = np.take_along_axis(scores, order, 1)
+            return _softmax(best) if after == "softmax" else best / best.sum(1, keepdims=True), order
+
+        arrays = (t.dense(dtype, (n, WIDTH)), t.dense(t.f32, (n, K)), t.dense(t.i32, (n, K)))
+        return t.Example(arrays, {"tile": (TILE, WIDTH), "before": before, "after": after}, reference)
+
+    return Form("route", words, (t.f32,), make)
+
+
 def _silu_gate(gate: t.Tile, up: t.Tile | None) -> t.Tile:
     assert up is not None
     return gate * t.sigmoid(gate) * up
@@ -58,6 +77,8 @@ def _experts(kernel: str, words: str, bias: bool = False, **params: object) -> F
 
 FORMS = (
     Form("topk", "the largest of each row, with their places", FLOATS, _topk),
+    _route("softmax over the largest scores of each row", False, "softmax"),
+    _route("the largest of a softmax, divided by their sum", True, "sum"),
     Form("argmax", "the place of the largest of each row", FLOATS, _argmax),
     _experts("moe_chosen", "the chosen experts, by indexed loads"),
     _experts("moe_chosen", "the chosen experts, with a bias", bias=True),

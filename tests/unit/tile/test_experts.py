@@ -158,3 +158,21 @@ def test_topk_and_argmax(shape: tuple[int, ...]) -> None:
     one = np.zeros((*shape[:-1], 1), np.int32)
     np.testing.assert_array_equal(run_both(experts.argmax, [x, one], tile=tile)[1], x.argmax(-1)[..., None])
     np.testing.assert_array_equal(run_both(experts.argmax, [x, one], tile=tile, least=True)[1], x.argmin(-1)[..., None])
+
+
+@pytest.mark.parametrize("after", ["softmax", "sum", ""])
+@pytest.mark.parametrize("before", [True, False])
+def test_routing(before: bool, after: str) -> None:
+    x = RNG.standard_normal((5, 9)).astype(np.float32)
+    scores = x.astype(np.float64)
+    if before:
+        scores = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    places = np.argsort(-scores, axis=1, kind="stable")[:, :3]
+    want = np.take_along_axis(scores, places, 1)
+    if after:
+        want = np.exp(want) if after == "softmax" else want
+        want = want / want.sum(1, keepdims=True)
+    outputs = [np.zeros((5, 3), np.float32), np.zeros((5, 3), np.int32)]
+    _, weights, indices = run_both(experts.route, [x, *outputs], before=before, after=after, tile=(2, 9))
+    np.testing.assert_array_equal(indices, places)
+    np.testing.assert_allclose(weights, want, rtol=1e-5, atol=1e-6)
