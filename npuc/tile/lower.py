@@ -178,7 +178,7 @@ class Lowering:
         if all(arg.id in self.generators for arg in op.args):
             self.generators[op.out.id] = op
             return
-        if self._as_view(op):
+        if moves.as_view(self, op):
             return
         if op.op in moves.MOVES and moves.only_multiplied(self, op.out):
             self.postponed[op.out.id] = op
@@ -191,28 +191,6 @@ class Lowering:
             self.register(arg, op.loc)
         self.opened(op.loc).compute(op)
         self.conditions.made(op.out, self.when)
-
-    def _as_view(self, op: Vector) -> bool:
-        """Takes over an operation that only changes how memory is read."""
-        if not op.args:
-            return False
-        source = op.args[0]
-        home = self.homes.get(source.id)
-        if home is None or (self.fragment is not None and source.id in self.fragment.registers):
-            return False
-        view = moves.moved_view(op, home)
-        if view is None and moves.converts_exactly(self, op):
-            view = home if moves.only_stored(self, op.out, home, self.transfers.get(source.id)) else None
-        if view is None:
-            return False
-        self.check_condition(source, op.loc)
-        self.homes[op.out.id] = view
-        if source.id in self.transfers:
-            self.transfers[op.out.id] = self.transfers[source.id]
-        if source.id in self.arrays:
-            self.arrays[op.out.id] = op.out
-        self.conditions.shown(op.out, source)
-        return True
 
     def close_if_done(self) -> None:
         """Ends the fragment where nothing it holds is used again: later work would only be delayed with it."""

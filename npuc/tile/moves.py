@@ -104,6 +104,29 @@ def emit_copy(low: Lowering, source: View, destination: View, load: Load | None,
     low.emit(OUT if source.on_chip else IN, op, (source,), (destination,), stage, ends[-1].loc, valid_add)
 
 
+def as_view(low: Lowering, op: Vector) -> bool:
+    """Takes over an operation that only changes how memory is read."""
+    if not op.args:
+        return False
+    source = op.args[0]
+    home = low.homes.get(source.id)
+    if home is None or (low.fragment is not None and source.id in low.fragment.registers):
+        return False
+    view = moved_view(op, home)
+    if view is None and converts_exactly(low, op):
+        view = home if only_stored(low, op.out, home, low.transfers.get(source.id)) else None
+    if view is None:
+        return False
+    low.check_condition(source, op.loc)
+    low.homes[op.out.id] = view
+    if source.id in low.transfers:
+        low.transfers[op.out.id] = low.transfers[source.id]
+    if source.id in low.arrays:
+        low.arrays[op.out.id] = op.out
+    low.conditions.shown(op.out, source)
+    return True
+
+
 def only_stored(low: Lowering, value: Value, view: View, load: Load | None) -> bool:
     """Whether a tile at `view` is used by nothing but stores that one strided transfer each can do.
 
