@@ -62,14 +62,20 @@ def redirect(graph: ir.Graph, old: ir.Value, new: ir.Value, names: Names) -> Non
     name, kind, shape = old.name or "", old.type, old.shape
     old.name = names.value(f"{name}_before")
     if places == [i for i, value in enumerate(graph.outputs) if value is new] and len(places) == 1 and new.producer():
-        new.name, new.type, new.shape = name, kind or new.type, shape or new.shape
+        new.name, new.type, new.shape = name, kind or new.type, new.shape if shape is None else shape
         return
     node = identity(new, name, names.node(name))
     out = node.outputs[0]
-    out.type, out.shape = kind or out.type, shape or out.shape
+    out.type, out.shape = kind or out.type, out.shape if shape is None else shape
     graph.append(node)
     for place in places:
         graph.outputs[place] = out
+
+
+def describe_as(new: ir.Value, old: ir.Value) -> None:
+    """Gives a value the type and the shape of the one whose place it takes, where it has none. (A scalar has one.)"""
+    new.type = new.type or old.type
+    new.shape = old.shape if new.shape is None else new.shape
 
 
 def expose(graph: ir.Graph, value: ir.Value, name: str, names: Names) -> ir.Value:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from npuc.frontend.errors import Problems
 from npuc.frontend.facts import Types
 from npuc.frontend.text import node_text
-from npuc.graph.edit import Names, redirect
+from npuc.graph.edit import Names, describe_as, redirect
 from npuc.graph.nodes import SOURCE, sources
 
 
@@ -74,7 +74,7 @@ class Site:
         """Lets the readers of each output read one of these values instead (None: no reader), and removes the node."""
         for old, new in zip(self.node.outputs, values, strict=False):
             if new is not None:
-                new.type, new.shape = new.type or old.type, new.shape or old.shape
+                describe_as(new, old)
                 redirect(self.graph, old, new, self._names)
         self.graph.remove(self.node, safe=True)
 

@@ -34,6 +34,7 @@ from npuc.graph.options import BuildOptions
 from npuc.graph.plain.attention import run_as_written
 from npuc.graph.plain.padding import neutral_padding
 from npuc.graph.ports import name_outputs, order_inputs
+from npuc.graph.quantised.caches import round_new_rows
 from npuc.graph.quantised.plain import quantise_as_written
 from npuc.graph.quantised.table import dequantise
 from npuc.graph.recognise.analyse import StepValues, constants, step_values, uses_by_name
@@ -121,6 +122,7 @@ def say_in_one_set(build: Build) -> None:
 def dequantise_weights(build: Build) -> None:
     """Quantised weights become packed codes of one form, or constants of floats, computed when they are read."""
     plain = is_plain(build.model, build.options.llm)
+    build.report.extend(round_new_rows(build.model.graph, build.states, build.inference))
     build.report.extend(dequantise(build.model, build.inference, plain=plain, per_channel=build.options.per_channel))
 
 

@@ -185,3 +185,36 @@ def test_activations_quantised_with_the_scale_of_a_run(where, tmp_path):
     np.testing.assert_array_equal(answers[12].step, answers[9].step)
     half = answer(compile_to(tmp_path / "h.blob", path, **SIZES), prompt, fed).prompt
     assert cosine(half, in_pieces(path, prompt, SIZES["chunk"])).min() >= 0.998
+
+
+def test_a_cache_that_is_rounded_as_a_whole(tmp_path):
+    """GPT-2 joins its values and multiplies with them at once: the pair of roundings stands behind the cache itself."""
+    name, path = "gpt2-torchdyn-op18", tmp_path / "m.onnx"
+    prompt, fed, *_ = reference(name)
+    with np.load(CORPUS / name / "ref.npz") as ref:
+        given = {key.removeprefix("prefill/in/"): ref[key] for key in ref.files if key.startswith("prefill/in/")}
+    reader = Prompts()
+    reader.left = [given]
+    products = [n.name for n in onnx.load(CORPUS / name / "model.onnx").graph.node if n.op_type in ("MatMul", "Gemm")]
+    quantize_static(CORPUS / name / "model.onnx", path, reader, nodes_to_quantize=products, per_channel=True)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    want = ort.InferenceSession(path, options, ["CPUExecutionProvider"]).run(["logits"], given)[0][0]
+    summary = compile_to_blob(path, tmp_path / "m.blob", CompileOptions(precision="f32", **SIZES))
+    assert summary is not None
+    assert "2 caches are rounded to codes as a whole: their new rows are, before they join" in summary.report
+    got = answer(tmp_path / "m.blob", prompt, fed).prompt
+    assert np.isclose(got, want, atol=1e-3).mean() > 0.98
+
+
+def test_a_quantised_table_of_positions(tmp_path):
+    name, path = "gpt2-torchdyn-op18", tmp_path / "m.onnx"
+    prompt, fed, *_ = reference(name)
+    with np.load(CORPUS / name / "ref.npz") as ref:
+        given = {key.removeprefix("prefill/in/"): ref[key] for key in ref.files if key.startswith("prefill/in/")}
+    quantize_dynamic(CORPUS / name / "model.onnx", path, per_channel=True)
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    want = ort.InferenceSession(path, options, ["CPUExecutionProvider"]).run(["logits"], given)[0][0]
+    blob = compile_to(tmp_path / "m.blob", path, precision="f32", **{**SIZES, "chunk": 9})
+    assert cosine(answer(blob, prompt, fed).prompt, want).min() >= 0.9999

@@ -138,6 +138,15 @@ def test_a_quantised_layer(tmp_path: Path) -> None:
     np.testing.assert_allclose(run_graph(blob, {"x": x})["y"], reference(model, x), rtol=1e-5, atol=1e-5)
 
 
+def test_a_weight_of_one_number(tmp_path: Path) -> None:
+    held = [*parameters("int8", 0.05, 3), helper.make_tensor("w", TensorProto.INT8, [], [17])]
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s", "z"], ["d"]), helper.make_node("Mul", ["x", "d"], ["y"])]
+    model = written(tmp_path / "m.onnx", nodes, [3, 8], held)
+    x = numbers(0.5)
+    blob = compile_to(tmp_path / "m.blob", tmp_path / "m.onnx", precision="f32")
+    np.testing.assert_allclose(run_graph(blob, {"x": x})["y"], reference(model, x), rtol=1e-6)
+
+
 def test_weights_that_are_quantised_in_the_file_fold(tmp_path: Path) -> None:
     """QuantizeLinear and DequantizeLinear on a constant of floats, read through a Transpose."""
     held = [*parameters("int8", 0.05, 3), numpy_helper.from_array(RANDOM.normal(size=(5, 8)).astype(np.float32), "w")]

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from npuc.frontend.errors import ModelRefused
-from npuc.graph.edit import Names, redirect
+from npuc.graph.edit import Names, describe_as, redirect
 from npuc.graph.nodes import SOURCE, attributes, label, sources
 
 ENDLESS = np.iinfo(np.int64).max
@@ -111,14 +111,14 @@ class Place:
 
     def take_over(self, old: ir.Value, new: ir.Value) -> None:
         """Lets a value that this place makes be read instead of another, which may be made behind the place."""
-        new.type, new.shape = new.type or old.type, new.shape or old.shape
+        describe_as(new, old)
         redirect(self.graph, old, new, self._names)
 
     def replace(self, *values: ir.Value | None) -> None:
         """Lets these values take the place of the node's outputs, and takes the node out."""
         for old, new in zip(self.node.outputs, values, strict=False):
             if new is not None and (old.uses() or old.is_graph_output()):
-                new.type, new.shape = new.type or old.type, new.shape or old.shape
+                describe_as(new, old)
                 redirect(self.graph, old, new, self._names)
         unread = [o.name for o in self.node.outputs if o.uses() or o.is_graph_output()]
         if unread:

@@ -143,7 +143,8 @@ class Prober:
                 node = stack.pop()
                 if node is not None and node not in seen:
                     seen.add(node)
-                    stack.extend(v.producer() for v in node.inputs if v is not None)
+                    # the numbers of a dequantised weight are known where its node is kept, too
+                    stack.extend(v.producer() for v in node.inputs if v is not None and v.const_value is None)
             found = sorted(seen, key=self._order.__getitem__)
             self._ancestors[values] = found
         return found
