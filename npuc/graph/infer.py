@@ -25,6 +25,9 @@ OPSET = 21
 SMALL = 64
 """Contents of at most this many elements may matter for a shape."""
 
+_CORRECTED = frozenset({"AveragePool", "LpPool", "MaxPool"})
+"""Operators whose shapes under ceil_mode set 22 corrects: no window begins in the padding at the end."""
+
 Dims = tuple[int | None, ...]
 
 
@@ -132,7 +135,8 @@ def _standard(node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
         if fact is not None and fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= SMALL
     }
     answer, fault = None, None
-    for version in (OPSET, max(OPSET, onnx.defs.onnx_opset_version())):  # newer sets have newer element types
+    versions = [OPSET, max(OPSET, onnx.defs.onnx_opset_version())]  # newer sets have newer element types
+    for version in reversed(versions) if node.op_type in _CORRECTED else versions:
         try:
             schema = onnx.defs.get_schema(node.op_type, version, node.domain)
             answer = onnx.shape_inference.infer_node_outputs(

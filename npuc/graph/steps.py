@@ -49,6 +49,7 @@ from npuc.graph.state import state_to_arguments
 from npuc.graph.state_class import StateClass, classify
 from npuc.graph.state_info import StateInfo
 from npuc.graph.static import Draft, drop_step_inputs, give_caches_their_capacity, llm_drafts
+from npuc.graph.static_forms import write_out_static_forms
 from npuc.graph.tokens import ids_input, is_plain
 from npuc.graph.verify import verify_folded
 from npuc.graph.windows import check_single_rows, needs_whole_runs, take_windows
@@ -218,6 +219,7 @@ def write_out_codes(build: Build, draft: Draft) -> None:
     """Casts to the type of another value, and quantisation of values of a plain graph's run in arithmetic."""
     write_out_casts(draft.graph)
     if build.llm is None:
+        write_out_static_forms(draft.graph)
         quantise_as_written(draft.graph)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from npuc import tile as t
+from npuc.lower import functions
 from npuc.lower.narrow import on_grid, wrapped
 
 Tile = Any
@@ -173,6 +174,7 @@ FUNCTIONS: dict[str, Callable[..., Tile]] = {
     "Cast": _cast,
     "Wrap": wrapped,
     "Identity": lambda a: a,
+    **functions.FUNCTIONS,
 }
 OWN_STEPS = frozenset({"Wrap"})
 """Steps that no operator of the standard has."""

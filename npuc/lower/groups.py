@@ -25,7 +25,10 @@ from npurt.abi.dtypes import DType
 
 _CASTS = {"f": t.f32, "i": t.i32, "b": t.boolean}
 _HALVES = {ir.DataType.FLOAT16: t.f16, ir.DataType.BFLOAT16: t.bf16}
-_ATTRIBUTES = {"alpha": float, "beta": float, "fmod": int, "approximate": str}
+_ATTRIBUTES = {
+    "alpha": float, "beta": float, "fmod": int, "approximate": str, "direction": str, "detect_negative": int,
+    "detect_positive": int,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

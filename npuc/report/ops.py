@@ -16,6 +16,7 @@ from npuc.graph.expand.table import EXPANSIONS
 from npuc.graph.nodes import DOMAIN, SHAPE_OPERANDS
 from npuc.graph.normalise import RULES as FORMS
 from npuc.graph.quantised.table import READERS, REFUSED
+from npuc.graph.static_forms import FORMS as STATIC_FORMS
 from npuc.lower.expression import ELEMENTWISE
 from npuc.lower.limits import LIMITS, message
 from npuc.lower.rules.table import ELEMENTWISE_FAMILY, FAMILY_OF, RULES
@@ -51,7 +52,7 @@ def operators() -> list[Op]:
     """Every operator that npuc compiles, by domain and name."""
     rewritten = {("", name) for form in FORMS if form.apply is not normalise_forms.other_meaning for name in form.ops}
     known = {
-        *RULES, *(("", name) for name in (*ELEMENTWISE, *BODIES)), *EXPANSIONS, *rewritten,
+        *RULES, *(("", name) for name in (*ELEMENTWISE, *BODIES, *STATIC_FORMS)), *EXPANSIONS, *rewritten,
         *(key for key, reader in READERS.items() if reader not in REFUSED),
         *(("", name) for name in OPERATORS if name in ALWAYS_FOLDED),
     }  # fmt: skip
@@ -70,6 +71,8 @@ def _ways(key: Key) -> Iterator[dict[str, str]]:
     for form in FORMS:
         if domain == "" and name in form.ops and form.apply is not normalise_forms.other_meaning:
             yield _way("rewritten", "", f"sets {form.first} to {form.last}: {_first_line(form.apply)}")
+    if domain == "" and name in STATIC_FORMS:
+        yield _way("written out", "", _first_line(STATIC_FORMS[name]))
     if key in READERS and READERS[key] not in REFUSED:
         yield _way("dequantised", "", _first_line(READERS[key]))
     if domain == "" and name in BODIES:

@@ -122,7 +122,8 @@ def pad(low: Lowering, node: ir.Node) -> None:
         assert tensor is not None, "a limit of the operator"
         value = tensor.numpy().reshape(-1)[0].item()
     target = low.new(output)
-    low.call("fill", (target,), node, value=value)
+    for part in views.parts([target]):
+        low.call("fill", part, node, value=value)
     inner = target
     for i, axis in enumerate(axes):
         before, after = amounts[i], amounts[i + len(axes)]
