@@ -57,7 +57,11 @@ def operators() -> list[Op]:
         *(("", name) for name in OPERATORS if name in ALWAYS_FOLDED),
     }  # fmt: skip
     done = [(key, tuple(_ways(key))) for key in sorted(known)]
-    return [Op(*key, _opsets(key), ways, _dtypes(key), tuple(_limits(key))) for key, ways in done if ways]
+    first: dict[Key, int] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        key = (schema.domain, schema.name)
+        first[key] = min(first.get(key, schema.since_version), schema.since_version)
+    return [Op(*key, _opsets(first.get(key)), ways, _dtypes(key), tuple(_limits(key))) for key, ways in done if ways]
 
 
 ALWAYS_FOLDED = ("Constant", "ConstantOfShape", "Range", "Shape", "Size", "NonZero")
@@ -98,13 +102,9 @@ def _first_line(function: Any) -> str:
     return text.split(". ")[0].rstrip(".")
 
 
-def _opsets(key: Key) -> str:
+def _opsets(first: int | None) -> str:
     """The sets between the oldest and the newest that npuc reads, from the first that has the operator on."""
-    domain, name = key
-    if domain != "" or not onnx.defs.has(name):
-        return "any"
-    first = min(s.since_version for s in onnx.defs.get_all_schemas_with_history() if (s.domain, s.name) == key)
-    return f"{max(first, OLDEST_OPSET)} to {NEWEST_OPSET}"
+    return "any" if first is None else f"{max(first, OLDEST_OPSET)} to {NEWEST_OPSET}"
 
 
 def _dtypes(key: Key) -> str:
