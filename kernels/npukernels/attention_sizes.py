@@ -94,3 +94,10 @@ def incremental(types: Types, params: Mapping[str, Any], free: int | None = None
             yield {"groups": groups, "part": part, "bk": bk}
     for bk in list(halvings(min(max(shape.past, 1), FEWEST), PANEL))[1:]:
         yield {"groups": 1, "part": bk, "bk": bk}
+
+
+def sparse(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    """All numbers of a token in one block, then fewer: a block's rows are gathered at once."""
+    indices = types[2]
+    assert indices is not None
+    return ({"bk": bk} for bk in halvings(indices.shape[1], PANEL))

@@ -93,20 +93,24 @@ def matmul(
 
 
 @t.kernel
-def matmul_onto(
-    x: t.Array, w: t.Array, base: t.Array, out: t.Array, *, bm: int, bn: int, bk: int, outer: str = "n"
-) -> None:
-    """out[M, N] = base[M, N] + x[M, K] w[N, K]^T, summed in f32 by the matrix engine. bm, bn, bk, outer: see _products.
+def matmul_onto(x: t.Array, w: t.Array, base: t.Array, out: t.Array, *, bm: int, bn: int, bk: int) -> None:
+    """out[M, N] = base[M, N] + x[M, K] w[N, K]^T, summed in f32 by the matrix engine. bm, bn, bk: block sizes.
 
-    base and out are moved beside the products, so that vector code has no part in it.
+    Vector code has no part in it: base and out are moved beside the products, base a block ahead of them.
     """
     rows, columns = _Rows(x, bm), _Rows(w, bn)
     (m, k), n = x.shape, w.shape[0]
-    (p,) = t.programs(t.cdiv(n, bn) if outer == "n" else t.cdiv(m, bm))
-    start = p * (bn if outer == "n" else bm)
-    for step in range(0, m, bm) if outer == "n" else range(0, n, bn):
-        i, j = (step, start) if outer == "n" else (start, step)
-        acc = t.accumulator((rows.count(i), columns.count(j)), init=t.load(base, (i, j), (bm, bn)))
+    (i,) = t.programs(t.cdiv(m, bm))
+    i = i * bm
+
+    def begun(j: int) -> t.Accumulator:
+        return t.accumulator((rows.count(i), columns.count(j)), init=t.load(base, (i, j), (bm, bn)))
+
+    ready = begun(0)
+    for j in range(0, n, bn):
+        acc = ready
+        if j + bn < n:
+            ready = begun(j + bn)
         if bk >= k:
             t.mma(rows.at(i), columns.at(j), acc=acc)
         else:

@@ -10,7 +10,9 @@ from npukernels import (
     attention,
     attention_flash,
     attention_incremental,
+    attention_linear,
     attention_sizes,
+    attention_sparse,
     codes,
     convolution,
     elementwise,
@@ -128,6 +130,13 @@ def _whole_rows(types: Types, params: Mapping[str, Any], free: int | None = None
             yield {"bm": sizes["bm"], "bn": sizes["bn"]}
 
 
+def _along_columns(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
+    """As _matrix's, for a walk along the columns in one program: a moderate number of blocks."""
+    for sizes in _matrix(1)(types, params, free):
+        if sizes.pop("outer") == "n" and -(-_shape(types, 1)[0] // sizes["bn"]) <= MAX_STEPS:
+            yield sizes
+
+
 def _batched(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:
     batch, m, n = _shape(types, 2)
     for bb in halvings(batch):
@@ -226,7 +235,7 @@ _ATTENTION = (
 _SPECS = (
     KernelSpec("matmul", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]? extra..", _matrix(1)),
     KernelSpec("matmul_bias", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]", _matrix(1)),
-    KernelSpec("matmul_onto", matmul.matmul_onto, "linear", "x[M,K] w[N,K] base[M,N] out[M,N]", _matrix(1)),
+    KernelSpec("matmul_onto", matmul.matmul_onto, "linear", "x[M,K] w[N,K] base[M,N] out[M,N]", _along_columns),
     KernelSpec("matmul_pair", matmul.matmul_pair, "linear",
                "x[M,K] w0[N,K] w1[N,K] out[M,N] table0[N,2]? table1[N,2]? extra..", _matrix(2)),
     KernelSpec("matmul_codes", codes.matmul_codes, "linear",
@@ -249,6 +258,11 @@ _SPECS = (
     KernelSpec("attention_flash", attention_flash.attention_flash, "attention", _ATTENTION, attention_sizes.flash),
     KernelSpec("attention_incremental", attention_incremental.attention_incremental, "attention", _ATTENTION,
                attention_sizes.incremental),
+    KernelSpec("attention_sparse", attention_sparse.attention_sparse, "attention",
+               "q[S,H,D] cache[N,D or bytes] indices[S,K] out[S,H,Dv] lengths[S]? sinks[H]? lse[S,H]? largest[S,H]?",
+               attention_sizes.sparse),
+    KernelSpec("attention_linear", attention_linear.attention_linear, "attention",
+               "q[H,C,D] k[H,C,D] v[H,C,Dv] state[H,D,Dv] out[H,C,Dv] following[H,D,Dv] decays[H]?", _none),
     KernelSpec("topk", experts.topk, "rows", "x[..,N] values[..,k]? indices[..,k]?", _rows),
     KernelSpec("route", experts.route, "rows", "x[T,E] weights[T,k] indices[T,k]", _rows),
     KernelSpec("argmax", experts.argmax, "rows", "x[..,N] out[..,1]", _rows),

@@ -70,5 +70,5 @@ class ScheduleOptions:
     model without CMX pressure; more gained nothing.
     """
 
-    prefetch: int = 16
+    prefetch: int = 12
     overlap: int = 6

@@ -18,7 +18,7 @@ from npuc.tasks.graph import Buffer, TaskGraph
 
 _BIN = 32  # tasks per bin of the index over time: lives are some tens of tasks long
 _LISTED = 8  # buffers named in an overflow message
-_FULL = 0.9  # of the fullest task in a life: around such tasks stretches are given up first
+_FULL = 0.98  # of the fullest task in a life: around such tasks stretches are given up first
 _UNLIMITED = 1 << 62
 
 

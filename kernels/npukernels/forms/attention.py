@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from npuc import tile as t
-from npukernels.forms.form import TILE, Form, Values
+from npukernels.forms.form import FLOATS, TILE, Form, Values
 
 HEADS, GROUPS, DEPTH, CAPACITY = 4, 2, 16, 24
 N_PAST = 13
@@ -76,6 +76,42 @@ def _valid_slots(dtype: t.DType, size: int) -> t.Example:
     return t.Example((t.dense(dtype, (size, 2)),), {}, reference, step={"n_past": N_PAST, "n_new": 1})
 
 
+def _sparse(dtype: t.DType, size: int) -> t.Example:
+    slots, chosen = 40, np.random.default_rng(size).integers(-3, 44, (2, size)).astype(np.int32)
+    query, cache = t.dense(dtype, (2, HEADS, DEPTH)), t.dense(dtype, (slots, DEPTH))
+    out = t.dense(dtype, (2, HEADS, DEPTH // 2))
+
+    def reference(q: Values, rows: Values, *_: Values) -> Values:
+        found = []
+        for token, numbers in zip(q, chosen, strict=True):
+            keys = rows[numbers[(numbers >= 0) & (numbers < slots)]]
+            scores = 0.25 * token @ keys.T
+            weights = np.exp(scores - scores.max(-1, keepdims=True, initial=-1e30))
+            found.append(weights / np.maximum(weights.sum(-1, keepdims=True), 1e-30) @ keys[:, : DEPTH // 2])
+        return np.stack(found)
+
+    return t.Example(
+        (query, cache, chosen, out), {"scale": 0.25, "bk": TILE}, reference,
+        tolerance=None if dtype is t.f32 else 2.0**-7 if dtype is t.f16 else 2.0**-4,
+    )  # fmt: skip
+
+
+def _linear(dtype: t.DType, size: int) -> t.Example:
+    new, held = t.dense(dtype, (GROUPS, size, DEPTH)), t.dense(dtype, (GROUPS, DEPTH, DEPTH))
+
+    def reference(q: Values, k: Values, v: Values, state: Values) -> tuple[Values, Values]:
+        matrix, out = state.copy(), np.zeros(v.shape)
+        for i in range(size):
+            matrix = matrix + k[:, i, :, None] * v[:, i, None, :]
+            out[:, i] = 0.25 * np.einsum("hd,hde->he", q[:, i], matrix)
+        return out, matrix
+
+    return t.Example(
+        (new, new, new, held, new, held), {"scale": 0.25}, reference, step={"n_past": 0, "n_new": size},
+        tolerance=2.0**-5 if dtype is t.f16 else None,
+    )  # fmt: skip
+
+
 _VARIANTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("causal, grouped queries", {}),
     ("window", {"window": 6}),
@@ -88,5 +124,7 @@ FORMS = (
     _form("decomposed, one row, decode", rows=1),
     *(_form(f"flash, {words}", "attention_flash", **params) for words, params in _VARIANTS),
     *(_form(f"incremental, {words}", "attention_incremental", rows=1, **params) for words, params in _VARIANTS),
+    Form("attention_sparse", "rows by number", FLOATS, _sparse),
+    Form("attention_linear", "replace state", DTYPES, _linear),
     Form("valid_slots", "table of the DPU", (t.f32,), _valid_slots),
 )
