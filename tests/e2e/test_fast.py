@@ -15,8 +15,9 @@ from tests.support.models import CORPUS, compile_to, make_case, reference
 DEFAULT_MODEL = Path(__file__).parents[2] / "npuc" / "data" / "default_model"
 CHOICES = [LinkOptions(a, j, g) for a, j, g in ((False, False, False), (True, False, False), (False, True, False),
                                                  (True, True, False), (True, True, True))]  # fmt: skip
-TOLERANCE = {"f32": 2e-5, "f16": 2e-2}
-"""Of the largest logit for float32; absolute for f16, where one store may round the other way and that spreads."""
+TOLERANCE = {"f32": 2e-5, "f16": 4e-2}
+"""Of the largest logit for float32; absolute for f16, where products that vector code reads, scores among them, are not
+rounded, and a store may round the other way."""
 
 
 def logits(image, device, prompt, fed):
