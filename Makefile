@@ -40,6 +40,7 @@ golden: $(VENV)/.extras-all ## Compare today's programs with tests/golden
 golden-update: $(VENV)/.extras-all ## Write today's programs to tests/golden
 	$(BIN)/python -m tools.golden --update
 	$(BIN)/python -m tests.golden.update
+	$(BIN)/python -m benchmarks.credibility --embedded
 
 ci: ## What continuous integration runs
 	bash .ci/run

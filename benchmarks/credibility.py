@@ -1,9 +1,10 @@
 """The tables of docs/credibility.md, computed anew.
 
-    python -m benchmarks.credibility [--blob BLOB]
+    python -m benchmarks.credibility [--blob BLOB] [--embedded]
 
 Writes them into the page. BLOB is SmolLM2-135M, compiled for npu40xx in f16 with the default limits; without it the
-tables of that model stay as they are. The page's other tables take two minutes.
+tables of that model stay as they are. --embedded: those of the embedded model alone, which takes seconds and is part of
+`make golden-update`; the others take two minutes.
 """
 
 from __future__ import annotations
@@ -23,8 +24,6 @@ from npurt.target import load_target
 PAGE = Path(__file__).parents[1] / "docs" / "credibility.md"
 EMBEDDED = Path(__file__).parents[1] / "npuc" / "data" / "default_model"
 READINGS = ("held", "overlapped")
-FAR = 0.2
-"""A difference between the simulated and the estimated time that has to be explained."""
 _TABLE = re.compile(r"(?<=<!-- table: )(?P<name>[\w-]+) -->\n\n(?P<body>(?:\|.*\n)*)")
 
 
@@ -34,8 +33,9 @@ def main(words: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--blob", type=Path, metavar="BLOB", help="SmolLM2-135M as a blob")
+    parser.add_argument("--embedded", action="store_true", help="only what the embedded model takes")
     options = parser.parse_args(words)
-    tables = {"sparse-attention": sparse_attention()}
+    tables = {} if options.embedded else {"sparse-attention": sparse_attention()}
     with tempfile.TemporaryDirectory(prefix="npuc-credibility-") as folder:
         embedded = compiled(Path(folder) / "embedded.npu")
         tables |= {"embedded-times": times(embedded), "embedded-sensitivity": shares(embedded)}
@@ -97,25 +97,18 @@ def times(blob: Path) -> list[str]:
 
 
 def _times(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    from npuc.report.profile_text import FAR, furthest_part
+
     yield "| entry | latency | simulated, us | estimated, us | difference | bound, us | ratio | why |"
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | --- |"
     for reading, result in found.items():
         for entry in result["entries"]:
             difference = entry["estimate_us"] / entry["makespan_us"] - 1
-            why = _stalls(entry) if abs(difference) > FAR else ""
+            why = furthest_part(entry) if abs(difference) > FAR else ""
             yield (
                 f"| {entry['name']} | {reading} | {entry['makespan_us']:.0f} | {entry['estimate_us']:.0f} | "
                 f"{round(100 * difference)} % | {entry['bound_us']:.0f} | {entry['bound_ratio']:.2f} | {why} |"
             )
-
-
-def _stalls(entry: Mapping[str, Any]) -> str:
-    """The queue that has most to do, and the two largest reasons for which it stands still."""
-    needs: Mapping[str, float] = entry["resources_us"]
-    busiest = max(needs, key=lambda name: needs[name])
-    stalls = next(row["stalls_us"] for row in entry["queues"] if row["name"] == busiest)
-    rows = sorted(((time, name) for name, time in stalls.items() if name != "latency"), reverse=True)[:2]
-    return f"{busiest} is stalled: " + ", ".join(f"{name} {time:.0f} us" for time, name in rows)
 
 
 def vendor(blob: Path) -> list[str]:

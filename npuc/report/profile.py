@@ -108,19 +108,31 @@ def _parts(bound: Mapping[str, Any] | None, run: Run, found: Profile) -> dict[st
     return {name: seconds * 1e6 for name, seconds in parts.items()}
 
 
-def _estimate(record: Mapping[str, Any] | None, run: Run, found: Profile, own: bool) -> float | None:
-    """Microseconds of the analytical estimate, which the blob has for full caches on its own target."""
+def _estimate(record: Mapping[str, Any] | None, run: Run, found: Profile, own: bool) -> dict[str, Any]:
+    """The analytical estimate, which the blob has for full caches on its own target: None for anything else.
+
+    estimate_us; estimate_parts_us: its parts, each with what the program has of it.
+    """
     if record is None or not own or record["n_past"] != run.chosen.step[Step.N_PAST]:
-        return None
-    return float(record["us"][found.reading])
+        return {"estimate_us": None, "estimate_parts_us": None}
+    queues = dict(zip((info.kind for info in reversed(run.chosen.info)), reversed(run.chosen.queues), strict=True))
+    has = {
+        "ddr": queues["dma"].held, "matrix": queues["matrix"].work, "vector": queues["vector"].work,
+        "launches": queues["vector"].launch + queues["matrix"].launch,
+    }  # fmt: skip
+    parts = record["parts_us"][found.reading]
+    return {
+        "estimate_us": record["us"][found.reading],
+        "estimate_parts_us": {name: {"estimated": parts[name], "program": has[name] * _US} for name in parts},
+    }
 
 
-def _entry(run: Run, parts: Mapping[str, float] | None, estimate: float | None) -> dict[str, Any]:
+def _entry(run: Run, parts: Mapping[str, float] | None, estimate: Mapping[str, Any]) -> dict[str, Any]:
     """One entry.
 
     makespan_us, and that of the other reading; bound_us, bound_ratio, bound_parts_us: None where the blob has no bound;
-    resources_us: what each queue has to do; estimate_us: a second time from the graph and the target alone, None where
-    the blob has none for this step and target; flags: None where no task has a device predicate, else how many have,
+    resources_us: what each queue has to do; estimate_us, estimate_parts_us: a second time from the graph and the target
+    alone; flags: None where no task has a device predicate, else how many have,
     and the run in which they let nothing act (all other figures are of the run in which they let all act); queues:
     busy_us, stalls_us by reason and idle_us sum to the makespan; path_us: of the critical path by queue; nodes: of it
     by graph node.
@@ -142,7 +154,7 @@ def _entry(run: Run, parts: Mapping[str, float] | None, estimate: float | None) 
         "rows": run.entry.rows,
         "n_past": timing.step[Step.N_PAST],
         "makespan_other_latency_us": run.other.makespan * _US,
-        "estimate_us": estimate,
+        **estimate,
         "ddr_read": timing.ddr_read,
         "ddr_written": timing.ddr_written,
         "flags": None

@@ -10,7 +10,8 @@ from npuc.report.vendor import vendor_text
 
 _NODES = 10
 _NUMBER = re.compile(r"\d+")
-_FAR = 0.2  # difference to the analytical estimate that is worth a line
+FAR = 0.2
+"""A difference between the simulated and the estimated time, as a share, that is explained."""
 
 
 def profile_text(found: Mapping[str, Any]) -> str:
@@ -38,11 +39,13 @@ def _entry(entry: Mapping[str, Any]) -> Iterator[str]:
     busiest = max(entry["resources_us"], key=lambda name: entry["resources_us"][name])
     estimate = entry["estimate_us"]
     if estimate is not None and makespan:
-        yield f"  estimated from the graph alone {estimate:.1f} us, {100 * (estimate / makespan - 1):+.0f} %"
+        yield f"  estimated from the graph alone {estimate:.1f} us, {100 * (estimate / makespan - 1):+.0f} %" + (
+            f"; most by {furthest_part(entry)}" if abs(estimate / makespan - 1) > FAR else ""
+        )
     stalled = next(queue for queue in entry["queues"] if queue["name"] == busiest)
     missing = makespan - entry["resources_us"][busiest]
     yield f"  {busiest} has most to do, {entry['resources_us'][busiest]:.1f} us" + (
-        f"; the rest is {_stalls(stalled)}" if makespan and missing / makespan > _FAR else ""
+        f"; the rest is {_stalls(stalled)}" if makespan and missing / makespan > FAR else ""
     )
     read, written = entry["ddr_read"], entry["ddr_written"]
     cmx, flags = entry["cmx"], entry["flags"]
@@ -70,6 +73,13 @@ def _entry(entry: Mapping[str, Any]) -> Iterator[str]:
         + [(row["from"], row["to"], str(row["transfers"]), str(row["bytes"])) for row in entry["traffic"]]
     )
     yield from _table([("share", "us", "nodes", "bound by", "on the critical path"), *_kinds(entry["nodes"])])
+
+
+def furthest_part(entry: Mapping[str, Any]) -> str:
+    """The part of the estimate that is furthest from what the program has of it, in words."""
+    parts: Mapping[str, Mapping[str, float]] = entry["estimate_parts_us"]
+    name = max(parts, key=lambda part: abs(parts[part]["estimated"] - parts[part]["program"]))
+    return f"{name}, {parts[name]['estimated']:.0f} us estimated and {parts[name]['program']:.0f} in the program"
 
 
 def _kinds(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:

@@ -115,6 +115,13 @@ def test_json_fields_and_the_bound(found: dict[str, Any]):
         assert entry["tasks"] == sum(queue["tasks"] for queue in entry["queues"])
         assert sum(row["path_us"] for row in entry["nodes"]) == pytest.approx(entry["makespan_us"])
         assert entry["makespan_other_latency_us"] <= entry["makespan_us"]
+        parts = entry["estimate_parts_us"]
+        assert entry["estimate_us"] > 0 and set(parts) == {"ddr", "matrix", "vector", "launches"}
+        # the queues' own times, under the names of the estimate's parts
+        assert parts["ddr"]["program"] == pytest.approx(entry["resources_us"]["dma.in"])
+        assert parts["matrix"]["program"] == pytest.approx(entry["resources_us"]["dpu"])
+        shave = parts["vector"]["program"] + parts["launches"]["program"]
+        assert shave == pytest.approx(entry["resources_us"]["shave"])
     assert [entry["name"] for entry in found["entries"]] == ["prefill", "generate.128", "generate.512", "head"]
     assert found["tokens"] == []
 
@@ -167,6 +174,7 @@ def test_no_step_beats_its_bound_on_any_machine(blob: Path, target: str, reading
             "entries"
         ]
         assert row["n_past"] == n_past and row["makespan_us"] >= row["bound_us"] > 0
+        assert (row["estimate_us"] is None) == (target != "npu40xx" or n_past != 128)
         assert list(row)[:9] == ["name", "capacity", "makespan_us", "bound_us", "bound_ratio", "bound_parts_us",
                                  "resources_us", "ddr_bytes", "tasks"]  # fmt: skip
         limits.append(row["bound_parts_us"]["ddr"])
