@@ -51,6 +51,7 @@ def code_lines(path: Path) -> int:
     [
         ("squared_relu_model", "examples::SquaredRelu=squared_relu.py:squared_relu"),
         ("linear_attention_model", "examples::LinearAttention=linear_attention.py:linear_attention"),
+        ("int4_linear_model", "examples::Int4Linear=int4_matmul.py:int4_linear"),
     ],
 )
 def test_an_operator_of_the_examples_in_a_model(
