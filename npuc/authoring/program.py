@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from npuc.schedule import EntryProgram, schedule
+from npuc.authoring.errors import KernelSourceError
+from npuc.schedule import EntryProgram, OverflowRefused, schedule
 from npuc.tasks import Buffer, Origin, Region, Role, Task, TaskGraph
 from npuc.tile import ArrayType, Kernel, Trace, TraceCache
+from npuc.tile.smaller import smaller_sizes, smaller_text
 from npukernels.elementwise import copy
 from npurt.target import Target
 
@@ -69,6 +71,14 @@ def kernel_program(trace: Trace, roles: Roles, target: Target, step: Mapping[str
     tasks = [*before, *trace.instantiate(regions, Origin(entry=ENTRY, kernel=trace.kernel), trace.kernel), *after]
     graph = TaskGraph(ENTRY, tasks, rows=max(step.get("n_new", 1), 1), capacity=step.get("n_past", 0))
     return schedule(graph, target)
+
+
+def with_advice(
+    error: OverflowRefused, kernel: Kernel, types: Sequence[ArrayType | None], params: Mapping[str, object]
+) -> KernelSourceError:
+    """The scheduler's list of the buffers that do not fit, and the smallest change of a size that does."""
+    advice = smaller_text(smaller_sizes(kernel, types, params, error.available), params)
+    return KernelSourceError("\n".join([f"kernel {kernel.name}: {error}", *([advice] if advice else [])]))
 
 
 def _region(name: str, type_: ArrayType, role: Role) -> Region:

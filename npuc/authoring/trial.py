@@ -10,7 +10,8 @@ import numpy as np
 
 from npuc.authoring.device import run_on_device
 from npuc.authoring.errors import KernelSourceError
-from npuc.authoring.program import Roles, roles_of
+from npuc.authoring.program import Roles, roles_of, with_advice
+from npuc.schedule import OverflowRefused
 from npuc.tile import Example, Kernel
 from npuc.tile.example import bound_of
 from npuc.tile.types import ArrayType
@@ -69,7 +70,10 @@ def try_example(kernel: Kernel, example: Example, target: Target, params: dict[s
     inputs = make_arrays(example.arrays)
     eager = [None if array is None else array.copy() for array in inputs]
     kernel.eager(*eager, step=dict(example.step), **chosen)
-    device = run_on_device(trace, inputs, roles, target, dict(example.step))
+    try:
+        device = run_on_device(trace, inputs, roles, target, dict(example.step))
+    except OverflowRefused as error:
+        raise with_advice(error, kernel, types, chosen) from error
     expected = _expected(kernel, example, inputs, roles)
     written = []
     for number, want in zip(roles.written, expected, strict=True):

@@ -121,13 +121,19 @@ def plan(kernel: str, number: int, settings: dict[str, Any], as_json: bool) -> N
 def cost(kernel: str, number: int, settings: dict[str, Any], target: str, as_json: bool) -> None:
     """Schedule an example on a target and show the time by engine."""
     from npuc.authoring.cost import cost_of
+    from npuc.authoring.program import with_advice
     from npuc.authoring.source import find
     from npuc.authoring.words import cost_json, cost_text
+    from npuc.schedule import OverflowRefused
     from npurt.target import load_target
 
     found = find(kernel)
     example = _example(found, number)
-    made = cost_of(found.kernel, example, load_target(target), {**example.params, **settings})
+    params = {**example.params, **settings}
+    try:
+        made = cost_of(found.kernel, example, load_target(target), params)
+    except OverflowRefused as error:
+        raise with_advice(error, found.kernel, example.types, params) from error
     click.echo(json.dumps(cost_json(made)) if as_json else cost_text(made))
 
 

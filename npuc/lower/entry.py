@@ -10,10 +10,10 @@ from npuc.graph.entry import EntryGraph, StateSpec
 from npuc.lower.consts import ConstPool
 from npuc.lower.context import KernelCall
 from npuc.lower.errors import LoweringRefused
-from npuc.lower.fit import Choice, choose
+from npuc.lower.fit import Choice, choose, smallest_plan
 from npuc.lower.forms import FormChooser
 from npuc.lower.homes import crowding, largest_at, live_bytes, lives
-from npuc.lower.library import BindingError
+from npuc.lower.library import BindingError, Library
 from npuc.lower.storage import Storage
 from npuc.lower.walk import walk
 from npuc.tasks import Buffer, Origin, Role, Task, TaskGraph
@@ -22,6 +22,7 @@ from npurt.errors import BytecodeError
 
 # A share of the scratchpad stays free of whole values, so that kernels have tiles to stream through.
 VALUES_SHARE = 0.5
+MOST_BUFFERS = 6  # that a message lists
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def _choices(
     choices: list[Choice] = []
     moved: set[str] = set()
     problems = Problems()
+    of_author: dict[str, str] = {}  # faults of the caller's kernels, in several lines: the first of each
     for index, call in enumerate(calls):
         try:
             free = memory_bytes - live[index]
@@ -69,19 +71,25 @@ def _choices(
             problems.add(f"node {call.node}: {error}")
             continue
         except (KernelError, BytecodeError) as error:  # types of its arrays that a kernel cannot compute
-            bound = forms.library.binding(call.kernel) is not None  # then the author's own line helps
-            reason = error.reason if isinstance(error, KernelError) and not bound else error
-            problems.add(f"node {call.node}: kernel {call.kernel} over {_arrays(call)}: {reason}")
+            what = f"node {call.node}: kernel {call.kernel} over {_arrays(call)}"
+            if forms.library.binding(call.kernel) is not None:
+                of_author.setdefault(call.kernel, f"{what}: {error}")  # with the author's own line
+            else:
+                problems.add(f"{what}: {error.reason if isinstance(error, KernelError) else error}")
             continue
         largest = largest_at(found, index)
         if choice is not None:
             choices.append(choice)
         elif largest is None:
-            problems.add(_too_big(call, memory, memory_bytes))
+            what = _too_big(call, memory, memory_bytes)
+            if forms.library.binding(call.kernel) is not None:
+                of_author.setdefault(call.kernel, what + _buffers(call, cache, forms.library))
+            else:
+                problems.add(what)
         else:
             moved.add(largest.name)
-    if problems:
-        raise LoweringRefused(problems.messages())
+    if problems or of_author:
+        raise LoweringRefused([*problems.messages(), *of_author.values()])
     return choices, frozenset(moved)
 
 
@@ -102,6 +110,13 @@ def _needed(tasks: list[Task]) -> list[Task]:
 def _arrays(call: KernelCall) -> str:
     """Shapes and element types of a call, for messages."""
     return ", ".join(f"{list(region.shape)} {region.dtype.label}" for region in call.arrays if region is not None)
+
+
+def _buffers(call: KernelCall, cache: TraceCache, library: Library) -> str:
+    """What the smallest tiles of a call need: the largest buffers, with the author's lines."""
+    plan = smallest_plan(call, cache, library)
+    largest = sorted(plan.buffers, key=lambda buffer: -buffer.nbytes)[:MOST_BUFFERS]
+    return "".join(f"\n  {b.nbytes:>10} B  {b.name} {b.dtype}{list(b.shape)} ({b.where})" for b in largest)
 
 
 def _too_big(call: KernelCall, memory: str, memory_bytes: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from npuc.lower.context import KernelCall
 from npuc.lower.library import Library
 from npuc.tasks import Region
-from npuc.tile import ArrayType, Trace, TraceCache
+from npuc.tile import ArrayType, Plan, Trace, TraceCache
 
 if TYPE_CHECKING:
     from npuc.lower.forms import FormCost
@@ -54,6 +54,18 @@ def choose(call: KernelCall, cache: TraceCache, free_bytes: int, library: Librar
             if trace.plan().bytes <= budget:
                 return Choice(sizes, trace, name, tuple(arrays))
     return None
+
+
+def smallest_plan(call: KernelCall, cache: TraceCache, library: Library) -> Plan:
+    """What the last of the candidates needs. Errors: as `choose`."""
+    spec = library.spec(call.kernel)
+    arrays, fixed = library.fitted(call.kernel, call.arrays, call.params)
+    types = [None if region is None else array_type(region) for region in arrays]
+    plans = [
+        spec.kernel.trace(types, {**fixed, **sizes}, cache=cache).plan()
+        for sizes in spec.candidates(types, fixed, None)
+    ]
+    return min(plans, key=lambda plan: plan.bytes)
 
 
 def tried(first: Mapping[str, Any] | None, others: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

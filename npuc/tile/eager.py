@@ -16,7 +16,7 @@ import numpy as np
 
 from npuc.tile.affine import Affine, Index
 from npuc.tile.arrays import Array
-from npuc.tile.errors import KernelError, Loc, refused
+from npuc.tile.errors import KernelError, Loc, author_faults, refused
 from npuc.tile.fragment import add_instruction
 from npuc.tile.trace import (
     AnyCondition,
@@ -59,7 +59,8 @@ def run(
     storage = [None if a is None else a.view(np.uint8) if a.dtype == np.bool_ else a for a in arrays]
 
     def body() -> None:
-        function(*handles, **params)
+        with author_faults():
+            function(*handles, **params)
 
     first = EagerExecutor(storage, None, step)
     try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import linecache
 import os.path
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -60,6 +62,32 @@ def _place(code: CodeType, instruction: int) -> Loc:
     if end is None or end_line != line:  # a call over several lines: to the end of its first
         end = len(linecache.getline(code.co_filename, line).rstrip("\n"))
     return Loc(code.co_filename, line, column + 1, max(end, column + 1) + 1)
+
+
+def of_author(error: Exception) -> KernelError | None:
+    """A fault that Python found in a kernel's own code, such as a wrong argument list, at the line; None where it was
+    raised inside this package.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        return None
+    return KernelError(f"{type(error).__name__}: {error}", _place(trace.tb_frame.f_code, trace.tb_lasti))
+
+
+@contextmanager
+def author_faults() -> Iterator[None]:
+    """Around a kernel's own code: Python's errors in it become errors at the author's line. Assertions stay."""
+    try:
+        yield
+    except (KernelError, AssertionError):
+        raise
+    except Exception as error:
+        fault = of_author(error)
+        if fault is None:
+            raise
+        raise fault from error
 
 
 def refused(message: str) -> KernelError:

@@ -14,7 +14,7 @@ from npuc.tasks import Origin, Region, Task
 from npuc.tile import eager
 from npuc.tile.affine import SplitNeeded
 from npuc.tile.arrays import Array
-from npuc.tile.errors import KernelError
+from npuc.tile.errors import KernelError, author_faults
 from npuc.tile.instantiate import Stamper
 from npuc.tile.lower import lower
 from npuc.tile.plan import Plan, plan
@@ -123,7 +123,8 @@ class Kernel:
         arrays = [None if type_ is None else Array(Memory(type_, slot, False)) for slot, type_ in enumerate(types)]
 
         def body() -> None:
-            self.function(*arrays, **params)
+            with author_faults():
+                self.function(*arrays, **params)
 
         grid = grid_of(body)
         templates: list[Template] = []

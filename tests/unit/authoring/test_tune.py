@@ -135,3 +135,56 @@ def test_a_kernel_is_bound_once() -> None:
     with pytest.raises(KernelSourceError) as caught:
         bindings(["softmax=copy", "softmax=map"])
     assert str(caught.value) == "softmax is bound twice, to copy and to map"
+
+
+TOO_BIG = """
+import numpy as np
+from npuc import tile as t
+
+
+@t.kernel
+def big(x, out, *, bm=32):
+    (i,) = t.programs(t.cdiv(x.shape[0], bm))
+    rows = t.load(x, (i * bm, 0), (bm, x.shape[1]))
+    t.store(out, (i * bm, 0), t.exp(rows))
+
+
+def example():
+    array = t.dense(t.f16, (64, 32768))
+    return t.Example((array, array), {"bm": 32}, np.exp)
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "cost"])
+def test_an_overflow_lists_the_buffers_and_the_smallest_change_that_fits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    from npuc.cli import main
+
+    assert main(["kernel", command, str(write(tmp_path, TOO_BIG, "big.py"))]) == 2
+    assert capsys.readouterr().err.splitlines()[:5] == [
+        "error: kernel big: cmx overflows: 2 buffers live at task 1 need 4194304 B, there are 1473536 B",
+        "     2097152 B  big[0].x0 (big.py:9)",
+        "     2097152 B  big[0].tile1 (big.py:10)",
+        "it fits if the 2 largest together shrink by 2720768 B, 65 % of their 4194304 B: smaller tiles",
+        "it fits with bm=11 instead of 32",
+    ]
+
+
+def test_a_bound_kernel_that_does_not_fit_a_model_lists_its_buffers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import onnx
+
+    from npuc.cli import main
+
+    text = '<ir_version: 10, opset_import: ["" : 21]> g (float[64, 32768] x) => (float[64, 32768] y) { y = Gelu (x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
+    kernel = write(tmp_path, TOO_BIG.replace("*, bm=32", '*, approximate="none", bm=32'), "big.py")
+    code = main(["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "m.npu"), "--kernel", f"Gelu={kernel}"])
+    assert code == 3
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("error: node ") and "does not fit into 1439 KiB of cmx" in lines[0]
+    assert [line.split("B  ")[1] for line in lines[1:3]] == [
+        "tile1 f32[32, 32768] (big.py:10)", "x0 f16[32, 32768] (big.py:9)",
+    ]  # fmt: skip
