@@ -166,11 +166,14 @@ def _wrong_slots(start: ir.Value, prober: Prober, points: Sequence[Point], ring:
     least = start.producer()
     indices = least.inputs[0] if least is not None and is_op(least, "ReduceMin") else None
     for point in points:
-        if indices is not None and indices.shape is not None and len(indices.shape) == 2:
-            if prober.evaluate(indices, point).tolist() != [[slot] for slot in range(point.n_past, point.total)]:
-                return point
-        elif [row % (ring or point.total) for row in prober.evaluate(start, point).reshape(-1).tolist()] != [
-            point.n_past % (ring or point.total)
-        ]:
+        found = prober.evaluate(start if indices is None else indices, point)
+        if found.ndim == 2:
+            right = found.tolist() == [[slot] for slot in range(point.n_past, point.total)]
+        else:
+            first = found.reshape(-1).tolist()
+            right = first == [point.n_past] or (
+                ring is not None and [row % ring for row in first] == [point.n_past % ring]
+            )
+        if not right:
             return point
     return None
