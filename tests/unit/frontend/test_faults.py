@@ -82,6 +82,6 @@ def test_by_lowering(tmp_path: Path) -> None:
         compile_to_blob(written(tmp_path, body, 21), tmp_path / "m.blob", CompileOptions())
     (message,) = error.value.problems
     assert message == (
-        "node layer_0 (Pad of [2, 4], [4]): the mode is 'constant', and the value that fills is known when the model is "
-        "compiled (and 29 more like it)"
+        "node layer_0 (Pad of [2, 4], [4]): the mode is 'constant', and the value that fills is known when the "
+        "model is compiled (and 29 more like it)"
     )
