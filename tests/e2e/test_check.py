@@ -116,13 +116,14 @@ def test_a_wrong_kernel_call_is_the_first_group(
 
 def test_a_wrong_cache_write_is_the_first_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keys are kept among the values: all that the first run computes is right, but not what it keeps."""
-    right = walk._append
+    right = walk.append
 
-    def swapped(low, state, rows, buffers, *more):
+    def swapped(low, state, rows, buffer, *more):
         other = state.id.removesuffix("key") + "value" if state.id.endswith("key") else state.id
-        right(low, state, rows, {**buffers, state.id: buffers[other]}, *more)
+        held = {region.buffer.name: region.buffer for region in low.at.values()}
+        right(low, state, rows, held.get(f"state.{other}", buffer), *more)
 
-    monkeypatch.setattr(walk, "_append", swapped)
+    monkeypatch.setattr(walk, "append", swapped)
     result = checked(LLAMA, "f16", **ONE)
     assert result.step is None and result.group is not None
     assert (result.group.entry, result.group.n_past) == ("prefill", 0)
