@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from npuc.answers import AnswerCache
 from npuc.authoring.bindings import bindings, library_of
 from npuc.authoring.errors import KernelSourceError
 from npuc.bound import bound_record
@@ -55,7 +56,8 @@ class CompileOptions:
     attention: the form of every attention that can have it; None chooses the fastest for each.
     llm: False compiles a language model's graph as a plain one (`npuc exec` runs graphs); None decides by the graph.
     kernels: texts ``WHAT=KERNEL``, see npuc.authoring. choices: a file of tile sizes. values: of inputs that become
-    constants, by name. follow_nodes: keep what became of each node, for a report.
+    constants, by name. follow_nodes: keep what became of each node, for a report. answers: what earlier searches found,
+    which saves time and changes nothing; None: search always.
     """
 
     target: str = "npu40xx"
@@ -75,6 +77,7 @@ class CompileOptions:
     dump_after: tuple[str, Path] | None = None
     stop_after: str | None = None
     follow_nodes: bool = False
+    answers: AnswerCache | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -171,7 +174,11 @@ def compile_graphs(
     target = load_target(options.target)
     library = library_of(*bindings(options.kernels), options.choices, target)
     storage = Storage(PRECISIONS[options.precision])
-    consts, cache, forms = ConstPool(storage), TraceCache(), FormChooser(library, target, options.attention)
+    consts, cache, forms = (
+        ConstPool(storage),
+        TraceCache(),
+        FormChooser(library, target, options.attention, options.answers),
+    )
     buffers = state_buffers(graphs.states, storage)
     lowered, programs = [], []
     clock = time.perf_counter()

@@ -7,7 +7,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from npuc.authoring.choices import KernelChoice, plain_params, read_choices, type_text
+from npuc.answers import plain_params, type_text
+from npuc.authoring.choices import KernelChoice, read_choices
 from npuc.authoring.errors import KernelSourceError
 from npuc.authoring.source import FoundKernel, find
 from npuc.lower.library import Binding, Library, OpKey

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from npuc.authoring.choices import plain_params, type_text
+from npuc.answers import plain_params, type_text
 from npuc.authoring.errors import KernelSourceError
 from npuc.authoring.source import FoundKernel
 from npuc.driver import CompileOptions, compile_model

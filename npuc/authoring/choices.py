@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from npuc.answers import plain_params
 from npuc.authoring.errors import KernelSourceError
 from npuc.emit.atomic import atomic_file
-from npuc.tile import ArrayType
 
 FORMAT = 1
 
@@ -30,25 +30,6 @@ class KernelChoice:
     params: Mapping[str, Any]
     sizes: Mapping[str, Any]
     seconds: float
-
-
-def type_text(type_: ArrayType | None) -> str:
-    """A type with everything that a trace depends on: ``f16[64, 256] cmx``, with strides where rows have gaps."""
-    if type_ is None:
-        return "none"
-    gaps = "" if _is_dense(type_) else f" strides {list(type_.stride)}"
-    return f"{type_} {type_.memory}{gaps}"
-
-
-def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as JSON has them: tuples become lists; what is no number or text is written as Python shows it."""
-    return {name: _plain(params[name]) for name in sorted(params)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, tuple | list):
-        return [_plain(each) for each in value]
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
 
 
 def read_choices(path: Path) -> list[KernelChoice]:
@@ -95,12 +76,3 @@ def _choice(path: Path, number: int, row: Any) -> KernelChoice:
     return KernelChoice(
         row["kernel"], row["digest"], row["target"], tuple(row["types"]), row["params"], sizes, row["seconds"]
     )
-
-
-def _is_dense(type_: ArrayType) -> bool:
-    step = type_.dtype.nbytes
-    for extent, stride in zip(reversed(type_.shape), reversed(type_.stride), strict=True):
-        if extent != 1 and stride != step:
-            return False
-        step *= extent
-    return True

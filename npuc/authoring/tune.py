@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from npuc.authoring.cache import AnswerCache
-from npuc.authoring.choices import KernelChoice, plain_params, type_text
+from npuc.answers import AnswerCache, plain_params, type_text
+from npuc.authoring.choices import KernelChoice
 from npuc.authoring.cost import cost_of
 from npuc.authoring.errors import KernelSourceError
 from npuc.authoring.source import FoundKernel

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from npuc.authoring.choices import plain_params
+from npuc.answers import plain_params
 from npuc.authoring.cost import KernelCost
 from npuc.authoring.trial import Trial
 from npuc.authoring.tune import Tried, Tuning

@@ -161,7 +161,7 @@ def tune(
     The file offers candidates(types, params), which yields dicts of tile sizes. Times are kept in
     $XDG_CACHE_HOME/npuc/tune or ~/.cache/npuc/tune.
     """
-    from npuc.authoring.cache import AnswerCache, cache_folder
+    from npuc.answers import AnswerCache, cache_folder
     from npuc.authoring.calls import calls_of
     from npuc.authoring.choices import write_choices
     from npuc.authoring.source import find

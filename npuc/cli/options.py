@@ -130,12 +130,16 @@ COMPILE_OPTIONS = (
         "--choices", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
         help="Tile sizes that `npuc kernel tune --save` found.",
     ),
+    click.option(
+        "--no-cache", is_flag=True, envvar="NPUC_NO_CACHE",
+        help="Search for the fastest forms again, and keep nothing of it. The blob is the same.  [env: NPUC_NO_CACHE]",
+    ),
 )  # fmt: skip
 
 COMPILE_NAMES = (
     "target", "precision", "requantise", "max_prompt_len", "chunk", "min_response_len", "capacities", "attention",
     "dims", "values",
-    "state_rows", "kernels", "choices",
+    "state_rows", "kernels", "choices", "no_cache",
 )  # fmt: skip
 
 
@@ -159,6 +163,7 @@ def compile_option_given(ctx: click.Context) -> bool:
 def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
     """The compiler's options from a command's. An option that was not given stays None, so that its default may shrink
     to what the model allows while a given one is an error."""
+    from npuc.answers import AnswerCache, cache_folder
     from npuc.driver import CompileOptions
 
     return CompileOptions(
@@ -174,6 +179,7 @@ def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
         state_rows=dict(given["state_rows"]),
         kernels=given["kernels"],
         choices=given["choices"],
+        answers=None if given["no_cache"] else AnswerCache(cache_folder("choices")),
         **{"values": _arrays(given["values"]), **more},
     )
 

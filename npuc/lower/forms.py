@@ -5,11 +5,13 @@ Each form is tried with its tile sizes: its tasks are scheduled alone, in the me
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+from npuc.answers import AnswerCache, plain_params, sources_digest, type_text
 from npuc.lower.context import KernelCall
 from npuc.lower.fit import Choice, array_type, tried
 from npuc.lower.library import Library
@@ -24,9 +26,10 @@ from npurt.target import Target
 from npurt.timing import PS, simulate
 
 TRIED = 3  # tile sizes of each form: candidates come with the most promising first
+SEARCHED_BY = ("npuc.lower", "npuc.schedule", "npuc.tasks", "npuc.tile", "npukernels", "npurt")
 FILLED = (0.0, 1.0)  # shares of the cache at which a call is timed: every cache fills from one end to the other
 
-Types = Sequence[ArrayType | None]
+Types = tuple[ArrayType | None, ...]
 
 
 @dataclass(frozen=True)
@@ -41,58 +44,112 @@ class FormCost:
 
 @dataclass
 class FormChooser:
-    """Chooses forms for one compilation. forced: the form to take wherever it can be; None: the fastest."""
+    """Chooses forms for one compilation. forced: the form to take wherever it can be; None: the fastest.
+
+    answers: costs that earlier compilations have found; they are what would be found again.
+    """
 
     library: Library
     target: Target
     forced: str | None = None
+    answers: AnswerCache | None = None
     _known: dict[tuple[object, ...], float | None] = field(default_factory=dict)
+    _costs: dict[tuple[object, ...], tuple[FormCost, ...]] = field(default_factory=dict)
 
     def choose(self, call: KernelCall, cache: TraceCache, free: int) -> Choice | None:
         """The choice for a call of a kernel that has forms, with at most `free` bytes of local buffers; None where none
         fits, and for every other call. Its `forms` are all costs, the chosen one first."""
         if call.kernel not in registry.FORMS or self.library.binding(call.kernel) is not None:
             return None
-        known = registry.FORMS[call.kernel]
-        found = [self._best(form, name, call, cache, free) for form, name in known.items() if form == self.forced]
-        if not any(choice for _, choice in found):
-            found += [self._best(form, name, call, cache, free) for form, name in known.items() if form != self.forced]
-        fitting = [(cost.seconds, number) for number, (cost, _) in enumerate(found) if cost.seconds is not None]
-        if not fitting:
+        types = tuple(None if region is None else array_type(region) for region in call.arrays)
+        key = call.kernel, types, _static(call.params), free
+        if key not in self._costs:
+            self._costs[key] = self._answered(call, types, cache, free)
+        costs = self._costs[key]
+        if costs[0].seconds is None:
             return None
-        chosen = found.pop(min(fitting)[1])
-        assert chosen[1] is not None, "what has a time has a choice"
-        return replace(chosen[1], forms=(chosen[0], *(cost for cost, _ in found)))
+        name = registry.FORMS[call.kernel][costs[0].form]
+        trace = registry.get(name).kernel.trace(types, {**call.params, **costs[0].sizes}, cache=cache)
+        return Choice(costs[0].sizes, trace, name, call.arrays, costs)
 
-    def _best(
-        self, form: str, name: str, call: KernelCall, cache: TraceCache, free: int
-    ) -> tuple[FormCost, Choice | None]:
-        best: tuple[float, Choice] | None = None
-        for choice in islice(self._fitting(name, call, cache, free), TRIED):
-            seconds = self._seconds(call, choice, free)
-            if seconds is not None and (best is None or seconds < best[0]):
-                best = seconds, choice
-        if best is None:
-            return FormCost(form, {}, None), None
-        return FormCost(form, best[1].params, best[0]), best[1]
+    def _answered(self, call: KernelCall, types: Types, cache: TraceCache, free: int) -> tuple[FormCost, ...]:
+        """All costs, the best first, from earlier compilations if they have been asked."""
+        if self.answers is None:
+            return self._search(call, types, cache, free)
+        question = self._question(call, types, free)
+        kept = self.answers.get(question)
+        costs = None if kept is None else _costs_of(kept, registry.FORMS[call.kernel])
+        if costs is None:
+            costs = self._search(call, types, cache, free)
+            self.answers.put(question, {"costs": [vars(cost) for cost in costs]})
+        return costs
 
-    def _fitting(self, name: str, call: KernelCall, cache: TraceCache, free: int) -> Iterator[Choice]:
+    def _question(self, call: KernelCall, types: Types, free: int) -> dict[str, Any]:
+        names = registry.FORMS[call.kernel].values()
+        first = [self.library.sizes(name, types, call.params) for name in names]
+        return {
+            "what": "form", "kernel": call.kernel, "types": [type_text(type_) for type_ in types],
+            "params": plain_params(call.params), "free": free, "forced": self.forced, "target": self.target.digest,
+            "first": [None if sizes is None else plain_params(sizes) for sizes in first],
+            "sources": sources_digest(*SEARCHED_BY),
+        }  # fmt: skip
+
+    def _search(self, call: KernelCall, types: Types, cache: TraceCache, free: int) -> tuple[FormCost, ...]:
+        """All costs, the best first."""
+        known = registry.FORMS[call.kernel]
+        found = [
+            self._best(form, name, call, types, cache, free) for form, name in known.items() if form == self.forced
+        ]
+        if not any(cost.seconds is not None for cost in found):
+            others = [(form, name) for form, name in known.items() if form != self.forced]
+            found += [self._best(form, name, call, types, cache, free) for form, name in others]
+        best = min(found, key=lambda cost: math.inf if cost.seconds is None else cost.seconds)
+        return best, *(cost for cost in found if cost is not best)
+
+    def _best(self, form: str, name: str, call: KernelCall, types: Types, cache: TraceCache, free: int) -> FormCost:
+        best = FormCost(form, {}, None)
+        for sizes, trace in islice(self._fitting(name, call, types, cache, free), TRIED):
+            seconds = self._seconds(trace, {**call.params, **sizes}, free)
+            if seconds is not None and (best.seconds is None or seconds < best.seconds):
+                best = FormCost(form, sizes, seconds)
+        return best
+
+    def _fitting(
+        self, name: str, call: KernelCall, types: Types, cache: TraceCache, free: int
+    ) -> Iterator[tuple[Mapping[str, Any], Trace]]:
         """A form's tile sizes whose buffers fit, those that were chosen before first."""
         spec = registry.get(name)
-        types = [None if region is None else array_type(region) for region in call.arrays]
         for sizes in tried(self.library.sizes(name, types, call.params), spec.candidates(types, call.params, free)):
             trace = spec.kernel.trace(types, {**call.params, **sizes}, cache=cache)
             if trace.plan().bytes <= free:
-                yield Choice(sizes, trace, name, call.arrays)
+                yield sizes, trace
 
-    def _seconds(self, call: KernelCall, choice: Choice, free: int) -> float | None:
-        """Mean time of the call's tasks alone, None where they cannot be placed without spilling."""
-        trace = choice.trace
-        static = tuple(sorted({**call.params, **choice.params}.items()))
-        key = (trace.kernel, trace.types, static, free)
+    def _seconds(self, trace: Trace, params: Mapping[str, Any], free: int) -> float | None:
+        """Mean time of a call's tasks alone, None where they cannot be placed without spilling."""
+        key = trace.kernel, trace.types, _static(params), free
         if key not in self._known:
             self._known[key] = _time(trace, _past(trace.types), self.target, free)
         return self._known[key]
+
+
+def _static(params: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(params.items()))
+
+
+def _costs_of(kept: Mapping[str, Any], forms: Mapping[str, str]) -> tuple[FormCost, ...] | None:
+    """The costs of an answer; None where it is none."""
+    rows = kept.get("costs")
+    if not isinstance(rows, list) or not rows:
+        return None
+    costs = []
+    for row in rows:
+        form, sizes, seconds = map(row.get, ("form", "sizes", "seconds")) if isinstance(row, dict) else (None,) * 3
+        if not isinstance(form, str) or form not in forms or not isinstance(seconds, float | None):
+            return None
+        if not isinstance(sizes, dict) or not all(isinstance(size, int) for size in sizes.values()):
+            return None
+        costs.append(FormCost(form, sizes, seconds))
+    return tuple(costs)
 
 
 def _past(types: Types) -> int:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from npuc.answers import AnswerCache, type_text
 from npuc.authoring.bindings import bindings, library_of
-from npuc.authoring.cache import AnswerCache
-from npuc.authoring.choices import read_choices, type_text, write_choices
+from npuc.authoring.choices import read_choices, write_choices
 from npuc.authoring.cost import cost_of
 from npuc.authoring.errors import KernelSourceError
 from npuc.authoring.source import find

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from npuc.answers import AnswerCache
 from npuc.frontend.errors import ModelRefused
 from tests.unit.cli.conftest import Compiler, Runner
 
@@ -34,6 +35,19 @@ def test_every_option_arrives(npuc: Runner, compiler: Compiler, model: Path, tmp
     assert options.dims == {"batch": 1, "a=b": 7}
     assert options.state_rows == {"cache": 0}
     assert {name: array.tolist() for name, array in options.values.items()} == {"s": [3, -4], "e": []}
+
+
+def test_answers_are_kept_in_the_users_cache_unless_told_otherwise(
+    npuc: Runner, compiler: Compiler, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("NPUC_NO_CACHE", raising=False)
+    assert npuc("compile", model, "-o", tmp_path / "x").code == 0
+    assert npuc("compile", model, "-o", tmp_path / "x", "--no-cache").code == 0
+    monkeypatch.setenv("NPUC_NO_CACHE", "1")
+    assert npuc("compile", model, "-o", tmp_path / "x").code == 0
+    kept = [options.answers for _, _, options in compiler.calls]
+    assert kept == [AnswerCache(tmp_path / "cache" / "npuc" / "choices"), None, None]
 
 
 def test_the_summary_goes_to_stdout_and_the_report_to_stderr(
