@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from npuc.answers import AnswerCache
 from npuc.cli import main
 from npuc.progress import Report
 from tests.unit.llm.fake import FakeDevice, FakeImage
@@ -55,12 +56,14 @@ class FakeOptions:
     capacities: tuple[int, ...] | None
     dims: Mapping[str, int]
     state_rows: Mapping[str, int]
+    attention: str | None = None
     llm: bool | None = None
     dump_after: tuple[str, Path] | None = None
     stop_after: str | None = None
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
     kernels: tuple[str, ...] = ()
     choices: Path | None = None
+    answers: AnswerCache | None = None
 
 
 @dataclass
