@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -78,10 +79,10 @@ class AnswerScenario:
         logits = self._dims.roles.logits
         staged = StagedEntries(models, self._graphs.states, self._capacities, logits, step)
         # before the cut, a graph takes its next states behind the last row, whether that is valid or not
-        return self._answer(staged, whole=self._replaces).parts()
+        return self._parts(self._answer(staged, whole=self._replaces))
 
     def device(self, device: AnyDevice) -> Parts:
-        return self._answer(DeviceEntries(device), whole=self._llm.whole_runs).parts()
+        return self._parts(self._answer(DeviceEntries(device), whole=self._llm.whole_runs))
 
     def groups(self, device: AnyDevice, groups: Groups, tolerance: Tolerance, tally: Tally) -> None:
         models = {entry.label: entry.model for entry in self._graphs.entries}
@@ -95,12 +96,17 @@ class AnswerScenario:
         """A step that replaces a state, or the oldest rows of a ring, cannot be run twice: it runs in one capacity."""
         return answer(entries, self._llm, self._prompt, self._fed, whole=whole, others=not self._once)
 
+    def _parts(self, recording: Recording) -> Parts:
+        """What there is to compare: of the prompt the last rows, as many as the original has. A graph may leave out
+        the logits of all rows but the last itself, while an entry has a head for every row."""
+        return replace(recording, prompt=recording.prompt[-len(self.recording.prompt) :]).parts()
+
     def _in_all_capacities(self, recording: Recording) -> Parts:
         """The parts of a recording; a first step means the same whatever the capacity."""
         labels = [f"generate.{capacity}" for capacity in self._llm.capacities if capacity > len(self._prompt)]
         again = len(recording.steps) and not self._once
         others = dict.fromkeys(labels[1:], recording.steps[:1]) if again else {}
-        return Recording(recording.prompt, recording.steps, others).parts()
+        return self._parts(Recording(recording.prompt, recording.steps, others))
 
 
 class PlainScenario:

@@ -49,6 +49,21 @@ def test_language_models_agree_in_every_group(model: Path, precision: str) -> No
     assert result.tally is not None and result.tally.compared > 100 and result.tally.drifted == 0
 
 
+def test_a_head_of_the_last_row_alone(tmp_path: Path) -> None:
+    """The model leaves out the logits of the other rows, the program has them: what both have is compared."""
+    model = onnx.load(LLAMA / "model.onnx")
+    head = next(node for node in model.graph.node if "logits" in node.output)
+    last = numpy_helper.from_array(np.array([-1]), "last_row")
+    pick = onnx.helper.make_node("Gather", [head.input[0], "last_row"], ["last_hidden"], "pick", axis=1)
+    head.input[0] = "last_hidden"
+    model.graph.initializer.append(last)
+    model.graph.node.insert(list(model.graph.node).index(head), pick)
+    onnx.save(model, tmp_path / "model.onnx")
+    result = checked(tmp_path / "model.onnx", everything=True, **SMALL)
+    assert result.agrees, result.lines()
+    assert {name: part.shape for name, part in result.parts.items()} == {**ANSWER, "logits of the prompt": (1, 320)}
+
+
 @pytest.mark.parametrize("precision", ["f32", "f16"])
 @pytest.mark.parametrize("name", ["a02_padded_rows", "a05_norm_half", "a11_assign_first"])
 def test_graphs_agree_in_every_group(name: str, precision: str, tmp_path: Path) -> None:
