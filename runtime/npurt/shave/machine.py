@@ -141,6 +141,9 @@ class Prepared:
 
 
 def _view(arg: ArgSpec, memory: Array, offset: int, turn: int) -> Array:
+    """The argument's elements on one pass. Without elements it has no place, wherever `step` would take it."""
+    if 0 in arg.shape:
+        return np.empty(arg.shape, arg.dtype.storage)
     return np.ndarray(arg.shape, arg.dtype.storage, memory, offset + turn * arg.step, arg.stride)
 
 
