@@ -25,6 +25,10 @@ class OverflowRefused(ScheduleRefused):
         self.crowded = crowded
 
 
+class CodeRefused(ScheduleRefused):
+    """Programs of vector code are larger than the target's engine can hold."""
+
+
 class PinRefused(ScheduleRefused):
     """Buffers that their author placed by hand share bytes while both are live, or lie outside their memory."""
 

@@ -25,7 +25,8 @@ class Limits:
 
     queues: in-order queue of each engine. memory_bytes: size of each memory whose buffers are placed under a limit.
     barriers: physical barriers. slots: most producers, and most consumers, of one barrier; slots_total: of both
-    together. ways: for each memory that can be spilled the engines to DDR and back.
+    together. ways: for each memory that can be spilled the engines to DDR and back. code: most bytes of one program,
+    of each engine that has a limit.
     """
 
     queues: Mapping[str, str]
@@ -34,6 +35,7 @@ class Limits:
     slots: int
     slots_total: int
     ways: Mapping[str, Ways] = field(default_factory=dict)
+    code: Mapping[str, int] = field(default_factory=dict)
 
     def queue(self, engine: str) -> str | None:
         """The queue of a task's engine; a numbered unit (vector.1) has its own; None for an unknown engine."""
@@ -47,6 +49,11 @@ class Limits:
         unit = _UNIT.fullmatch(memory)
         return self.memory_bytes.get(unit[1] if unit and memory not in self.memory_bytes else memory)
 
+    def program_code(self, engine: str) -> int | None:
+        """Most bytes of one program of a task's engine (vector.1: as vector); None where there is no limit."""
+        unit = _UNIT.fullmatch(engine)
+        return self.code.get(unit[1] if unit and engine not in self.queues else engine)
+
 
 def limits_of(target: Target) -> Limits:
     """The limits of one tile of a target."""
@@ -57,7 +64,8 @@ def limits_of(target: Target) -> Limits:
         for memory in target.on_chip
         if (memory, "ddr") in engines and ("ddr", memory) in engines
     }
-    return Limits(target.queues, target.on_chip, barriers.per_tile, barriers.most_each, barriers.slot_sum, ways)
+    code = {name: engine.program_code for name, engine in target.engines.items() if engine.program_code}
+    return Limits(target.queues, target.on_chip, barriers.per_tile, barriers.most_each, barriers.slot_sum, ways, code)
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from itertools import product
 
 from npuc.schedule.arrange import Arranged, arrange, barriers_of
 from npuc.schedule.barriers import Virtual, assign
-from npuc.schedule.errors import OverflowRefused, ScheduleBroken, ScheduleRefused
+from npuc.schedule.errors import CodeRefused, OverflowRefused, ScheduleBroken, ScheduleRefused
 from npuc.schedule.fit import place_or_spill, relieve_sums
 from npuc.schedule.limits import Limits, ScheduleOptions, limits_of
 from npuc.schedule.period import find_period
 from npuc.schedule.place import place
 from npuc.schedule.shorten import lengthen, shorten, together, unsteady
 from npuc.schedule.simulate import run_to_completion
-from npuc.tasks.graph import TaskGraph
+from npuc.tasks.graph import CallOp, TaskGraph
 from npuc.tasks.program import Effort, EntryProgram
 from npurt.target import Target
 
@@ -32,9 +32,10 @@ def schedule(graph: TaskGraph, target: Target, options: ScheduleOptions | None =
 def schedule_within(graph: TaskGraph, limits: Limits, options: ScheduleOptions) -> EntryProgram:
     """Places, orders and synchronises one entry; each queue runs its tasks in trace order.
 
-    Raises OverflowRefused or PinRefused where buffers do not fit, ScheduleRefused for an engine that the machine does
-    not have, ScheduleBroken for an internal error.
+    Raises OverflowRefused or PinRefused where buffers do not fit, CodeRefused where a program does not, ScheduleRefused
+    for an engine that the machine does not have, ScheduleBroken for an internal error.
     """
+    check_code(graph, limits)
     sizes = {buffer.memory: limits.size(buffer.memory) for buffer in graph.buffers()}
     memory_bytes = {memory: size for memory, size in sizes.items() if size is not None}
 
@@ -107,6 +108,22 @@ def _check_slots(barriers: list[Virtual], limits: Limits) -> None:
             raise ScheduleBroken(
                 f"a barrier needs {sides} slots, the target has {limits.slots} a side, {limits.slots_total} in all"
             )
+
+
+def check_code(graph: TaskGraph, limits: Limits) -> None:
+    """CodeRefused, with a line for each program that is larger than its engine can hold."""
+    found: dict[bytes, str] = {}
+    for index, task in enumerate(graph.tasks):
+        most = limits.program_code(task.engine) if isinstance(task.op, CallOp) else None
+        if isinstance(task.op, CallOp) and most is not None and len(task.op.code) > most:
+            where = ", ".join(filter(None, (task.origin.node, task.origin.kernel)))
+            found.setdefault(
+                task.op.code,
+                f"entry {graph.entry}: task {index} ({where}): program {task.op.name} has {len(task.op.code)} bytes, "
+                f"{task.engine} holds {most}; unroll less in one run (fewer turns of t.range, or t.end_run() between)",
+            )
+    if found:
+        raise CodeRefused("\n".join(found.values()))
 
 
 def task_queues(graph: TaskGraph, limits: Limits) -> list[str]:

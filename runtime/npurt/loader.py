@@ -54,7 +54,7 @@ def _image(elf: ElfFile) -> Image:
     verify.check_bases(tables.bases, weights.size, scratch.size)
     relocations = read_base_relocations(elf, tables.bases, symbols)
     steps = read_step_patches(elf, tables.dma, symbols)
-    _check_scratchpad(metadata, tables)
+    _check_machine(elf, metadata, tables)
     entries = _entries(elf, tables, metadata, steps)
     _check_states(metadata, tables, weights.size)
     assets = {
@@ -182,12 +182,19 @@ def _size_of(tables: Tables, kind: BaseKind) -> int:
     return int(tables.bases["size"][tables.bases["kind"] == kind][0])
 
 
-def _check_scratchpad(metadata: Metadata, tables: Tables) -> None:
-    """The blob fits the machine that it was compiled for, where that is one of ours."""
-    if metadata.target in target_names():
-        wants, has = _size_of(tables, BaseKind.CMX), load_target(metadata.target).on_chip.get("cmx", 0)
-        if wants > has:
-            raise BlobError(f"the blob wants {wants} bytes of scratchpad, {metadata.target} has {has}")
+def _check_machine(elf: ElfFile, metadata: Metadata, tables: Tables) -> None:
+    """The blob fits the machine that it was compiled for, where that is one of ours: scratchpad and vector code."""
+    if metadata.target not in target_names():
+        return
+    target = load_target(metadata.target)
+    wants, has = _size_of(tables, BaseKind.CMX), target.on_chip.get("cmx", 0)
+    if wants > has:
+        raise BlobError(f"the blob wants {wants} bytes of scratchpad, {metadata.target} has {has}")
+    sizes = elf.table(blob.NAME_SHAVE_KERNELS, SectionType.NPU_SHAVE_KERNELS, SHAVE_KERNEL)["text_bytes"].tolist()
+    most = target.engine_of("vector").program_code
+    for row, (size, name) in enumerate(zip(sizes, tables.kernel_names, strict=True)):
+        if most and size > most:
+            raise BytecodeError(f"kernel {row} ({name}): {size} bytes of code, {metadata.target} holds {most}")
 
 
 def _check_ports(name: str, rows: range, ports: EntryPorts, tables: Tables) -> None:

@@ -77,6 +77,11 @@ class Engine:
         """Units that work on one task."""
         return self.count if self.gang else 1
 
+    @property
+    def program_code(self) -> int:
+        """Most bytes of one SHAVE program, 0 for no limit: it is fetched whole before it runs."""
+        return self.function_code or self.code
+
 
 @dataclass(frozen=True)
 class Route:

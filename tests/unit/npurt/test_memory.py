@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from npurt import BlobError, Device, DeviceError, load_bytes
+from npurt import BlobError, BytecodeError, Device, DeviceError, load_bytes
+from npurt.abi.bytecode import ArgMode, Op
 from npurt.abi.dtypes import DType
 from npurt.exec.memory import FIRST_ADDRESS, GRANULE, AddressSpace
+from npurt.shave import ProgramBuilder
 from tests.unit.npurt.images import TinyBlob
 from tests.unit.npurt.rows import rela
 
@@ -53,4 +55,20 @@ def test_a_static_addend_must_leave_the_base_inside_its_section():
 def test_a_scratchpad_larger_than_the_machine_is_refused():
     blob = TinyBlob(cmx=1473537, outputs={"y": (F32, (4,))})
     with pytest.raises(BlobError, match=r"^the blob wants 1473537 bytes of scratchpad, npu40xx has 1473536$"):
+        load_bytes(blob.to_bytes())
+
+
+@pytest.mark.parametrize(("count", "fits"), [(221, True), (230, False)])
+def test_code_larger_than_the_machine_holds_is_refused(count: int, fits: bool):
+    b = ProgramBuilder()
+    value = b.load(b.arg(ArgMode.IN, F32, (4,)))
+    for _ in range(count):
+        value = b.op(Op.NEG, value)
+    b.store(b.arg(ArgMode.OUT, F32, (4,)), value)
+    blob = TinyBlob(cmx=0, inputs={"x": (F32, (4,))}, outputs={"y": (F32, (4,))}, meta={"target": "ascend950"})
+    blob.shave(b.bytes(), [(4, 0, 0), (5, 0, 0)])
+    if fits:
+        load_bytes(blob.to_bytes())
+        return
+    with pytest.raises(BytecodeError, match=r"^kernel 0 \(.*\): 8492 bytes of code, ascend950 holds 8192$"):
         load_bytes(blob.to_bytes())
