@@ -41,7 +41,8 @@ def _attention(dtype: t.DType, n: int) -> t.Example:
         return attention_of(q, k, v, RING, scale=0.25, window=window)
 
     return t.Example(
-        (query, new, new, past, past, query), {"scale": 0.25, "window": window, "ring": RING, "groups": 1, "bm": TILE, "bk": TILE},
+        (query, new, new, past, past, query),
+        {"scale": 0.25, "window": window, "ring": RING, "groups": 1, "bm": TILE, "bk": TILE},
         reference, step={"n_past": N_PAST, "n_new": n}, tolerance=2.0**-7 if dtype is t.f16 else None,
     )  # fmt: skip
 
