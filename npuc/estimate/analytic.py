@@ -14,14 +14,14 @@ from npuc.bound.traffic import fastest_route
 from npuc.estimate.cost import Cost, Coster, Machine
 from npuc.estimate.formats import FORMATS, WeightFormat
 from npuc.estimate.plan import Plan
-from npuc.estimate.streams import Stage, makespan
+from npuc.estimate.streams import Stage, makespan, together
 from npuc.graph.entry import EntryGraph
 from npurt.abi.dtypes import DType
 from npurt.target.model import Target
 
 PARTS = ("ddr", "matrix", "vector", "launches")
 """Loads with their latency; MACs; vector instructions; starts of programs. The last three add up, the loads run beside
-them."""
+them, and so do MACs that the vector engine hides, which do not count."""
 READINGS = {"held": True, "overlapped": False}
 
 
@@ -94,9 +94,10 @@ def run(plan: Plan, target: Target, form: WeightFormat, n_past: int, held: bool)
     parts = dict.fromkeys(PARTS, 0.0)
     for cost, stage in priced:
         parts["ddr"] += stage.load
-        parts["matrix"] += cost.matrix
+        launches = _launches(cost, target)
+        parts["matrix"] += stage.compute - cost.vector - launches
         parts["vector"] += cost.vector
-        parts["launches"] += stage.compute - cost.matrix - cost.vector
+        parts["launches"] += launches
     parts["ddr"] += once
     seconds = makespan([stage for _, stage in priced], machine.room, route.rate) + once
     return Analytic(plan.graph.label, n_past, seconds, parts, plan.names, tuple(cost for cost, _ in priced))
@@ -114,7 +115,8 @@ def _priced(plan: Plan, machine: Machine, held: bool) -> list[tuple[Cost, Stage]
         if (kind, free) not in known:
             cost = Coster(machine, free, fresh).cost(operation)
             load = cost.loaded / route.rate + cost.loads * latency
-            compute = cost.matrix + cost.vector + _launches(cost, machine.target)
+            vector = cost.vector + _launches(cost, machine.target)
+            compute = together(cost.matrix, vector, cost.turns)
             stage = Stage(load, compute, _store(cost, back.rate, waits), cost.loaded, cost.tiles)
             known[kind, free] = cost, stage
         found.append(known[kind, free])

@@ -14,21 +14,20 @@ import onnx_ir as ir
 
 from npuc.bound.traffic import CACHES, buffer_bytes
 from npuc.bound.work import Costs
+from npuc.estimate.attention import Attention, Heads
 from npuc.estimate.experts import STACKS, choice_of
 from npuc.estimate.formats import WeightFormat
-from npuc.estimate.instructions import attention_columns, attention_seconds, experts_seconds, vector_seconds
+from npuc.estimate.instructions import experts_seconds, vector_seconds
 from npuc.estimate.operations import Operation, matrix_extents, product_extents
 from npuc.estimate.plan import value_bytes
-from npuc.estimate.tiles import Product, blocks_of, halvings
-from npuc.graph.nodes import attributes, dims
+from npuc.estimate.tiles import Product, blocks_of
+from npuc.graph.nodes import dims
 from npuc.graph.quantised.packed import packed_node, stored_bytes
 from npuc.graph.state_pairs import NEXT_PREFIX
 from npurt.target.model import Target
 
 STREAMED = 3
 """Tiles of weights that fit beside each other: one loads, one computes, one is left for results."""
-KEY_BLOCK = 512
-"""Rows of a cache that attention loads at once."""
 SUMS = 4
 """Bytes of a score or a sum in f32."""
 
@@ -37,7 +36,7 @@ SUMS = 4
 class Cost:
     """One operation. weights, cache, other: bytes loaded; stored: bytes; loads: transfers in. macs: multiplications of
     the formula. matrix, vector: seconds of the engines. runs: of vector programs. tiles: parts whose loads and
-    computations overlap."""
+    computations overlap. turns: parts in which the matrix engine works while the vector engine does."""
 
     weights: int = 0
     cache: int = 0
@@ -49,6 +48,7 @@ class Cost:
     vector: float = 0.0
     runs: int = 0
     tiles: int = 1
+    turns: int = 1
 
     @property
     def loaded(self) -> int:
@@ -129,10 +129,11 @@ class Coster:
         rate = machine.costs.matrix.operand_rate
         tiles = blocks.rows * blocks.columns * blocks.steps * copies
         vector = vector_seconds(operation, machine.target.engine_of("vector"), machine.costs.item)
+        runs = blocks.rows * blocks.columns if operation.kind == "pair" else 0
         return Cost(
             weights, 0, other + more, self._stored(operation), blocks.transfers * copies + loads,
             int(macs), max(matrix, operands / rate if rate else 0.0), vector,
-            blocks.rows * blocks.columns if operation.kind == "pair" else 0, tiles,
+            runs, tiles, max(runs, 1),
         )  # fmt: skip
 
     def _weights(self, node: ir.Node) -> int:
@@ -164,24 +165,17 @@ class Coster:
 
     def _attention(self, operation: Operation) -> Cost:
         machine, node = self.machine, operation.last
-        _, heads, rows, depth = dims(_given(node.inputs[0]))
-        groups, width = dims(_given(node.inputs[1]))[1], dims(_given(node.inputs[2]))[3]
-        columns, item = attention_columns(node), machine.costs.item
-        bm, bg = attention_block(heads, groups, rows, columns, max(depth, width), item, self.free)
-        row_blocks, programs = ceil(rows / bm), ceil(groups / bg) * ceil(rows / bm)
-        past = min(machine.n_past, columns - rows)
-        read = min(columns - rows, ceil(past / KEY_BLOCK) * KEY_BLOCK)  # later blocks are not multiplied
+        heads = Heads.of(node, machine.format.floats)
+        free = self.free + machine.bytes(node.outputs[0])  # the result takes the place of the queries
+        work = Attention(heads, machine.costs, machine.target).best(free, machine.n_past)
         caches = [v for at, v in enumerate(node.inputs) if at in CACHES and v is not None and v.is_graph_input()]
-        cache = sum(groups * dims(v)[3] * past * item for v in caches) * row_blocks
         other, loads = self._crossing(v for v in operation.inputs() if v not in caches)
-        seen = heads * sum(min(past + i + 1, _window(node) or past + rows) for i in range(rows))
-        share = heads // groups
-        m = share * rows if rows == 1 else bm
-        matrix = machine.costs.macs(m, heads * rows * (read + rows) * (depth + width))
-        loads += programs * (1 + ceil(past / KEY_BLOCK)) * len(caches)
-        vector = attention_seconds(node, machine.target.engine_of("vector"), item)
-        return Cost(0, cache, other, self._stored(operation), loads, seen * (depth + width), matrix,
-                    vector, programs, programs)  # fmt: skip
+        past = min(machine.n_past, heads.past)
+        seen = heads.heads * sum(min(past + i + 1, heads.window or past + heads.rows) for i in range(heads.rows))
+        return Cost(
+            0, work.cache if caches else 0, other, self._stored(operation), loads + (work.loads if caches else 0),
+            seen * (heads.depth + heads.width), work.matrix, work.vector, work.runs, work.parts, work.turns,
+        )  # fmt: skip
 
     def _gather(self, operation: Operation) -> Cost:
         node = operation.last
@@ -224,33 +218,12 @@ class Coster:
         return total
 
 
-def attention_block(
-    heads: int, groups: int, rows: int, columns: int, depth: int, item: int, free: int
-) -> tuple[int, int]:
-    """(rows, key heads) of one program whose scores, weights and block of keys take at most `free` bytes; (1, 1) where
-    not even a row fits. All key heads at once for one row, else one; then fewer rows."""
-    sizes = [(rows, count) for count in halvings(groups, 1)] + [(bm, 1) for bm in list(halvings(rows, 1))[1:]]
-    for bm, count in sizes:
-        if attention_bytes(heads // groups * count * bm, columns, count, depth, item) <= free:
-            return bm, count
-    return 1, 1
-
-
-def attention_bytes(rows: int, columns: int, groups: int, depth: int, item: int) -> int:
-    """On chip for `rows` rows of scores: scores in f32, weights, and a block of keys or values."""
-    return rows * columns * (SUMS + item) + groups * min(columns, KEY_BLOCK) * depth * item
-
-
 def _runs(nbytes: float, room: int) -> int:
     """Programs of a function of whole rows: halves until one fits."""
     runs = 1
     while nbytes / runs > room:
         runs *= 2
     return runs
-
-
-def _window(node: ir.Node) -> int:
-    return int(attributes(node).get("window", 0))
 
 
 def _given(value: ir.Value | None) -> ir.Value:

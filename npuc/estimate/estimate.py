@@ -160,7 +160,7 @@ def _run(
         "macs": sum(found.macs for found in estimates),
         "cycles": {
             "all": round(seconds * matrix.clock),
-            "matrix": round(parts["matrix"] * matrix.clock),
+            "matrix": round(sum(cost.matrix for found in estimates for cost in found.costs) * matrix.clock),
             "vector": round(parts["vector"] * vector.clock),
         },
         "parts_us": {name: value * US for name, value in parts.items()},

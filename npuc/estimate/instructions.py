@@ -19,16 +19,7 @@ from npurt.target.model import Engine
 
 Classes = tuple[str, ...]
 WIDE = DType.F32.nbytes
-"""Lanes of a program that reads sums of the matrix engine: scores, and the two products of a gated layer."""
-
-SCORE: Classes = ("load", "simple", "reduce", "simple", "special", "reduce", "special")
-"""Of a score: read, chosen against the mask, made a weight by maximum, difference, exp, sum and division."""
-ROUND: Classes = ("simple",)  # of a weight to a narrow type of V
-SOFTCAP: Classes = ("simple", "special", "simple")
-SLOPE: Classes = ("simple", "simple")
-MASK: Classes = ("simple",) * 3
-"""Of a row and column: past and seen, new and seen, either. The heads of one program share it, and the next."""
-DISTANCE: Classes = ("simple", "simple")
+"""Lanes of a program that reads sums of the matrix engine: the two products of a gated layer."""
 
 # of each element where an operator is more than one instruction
 EXPANDED: Mapping[str, Classes] = {
@@ -44,7 +35,7 @@ FREE = frozenset({"Cast", "CastLike", "Identity"})
 
 def vector_seconds(operation: Operation, engine: Engine, item: int) -> float:
     """One run over all elements, without launches. item: bytes of a float; 0.0 for what the vector engine has no part
-    in. Attention: `attention_seconds`."""
+    in. Attention: `npuc.estimate.attention`."""
     if operation.kind == "pair":
         chain = operation.nodes[len(operation.products) :]
         products = [node.outputs[0] for node in operation.products]
@@ -65,21 +56,6 @@ def vector_seconds(operation: Operation, engine: Engine, item: int) -> float:
     return cycles / engine.units / engine.clock
 
 
-def attention_seconds(node: ir.Node, engine: Engine, item: int) -> float:
-    """All scores of the capacity, whatever the mask hides."""
-    _, heads, rows, _ = dims(_given(node.inputs[0]))
-    groups = dims(_given(node.inputs[1]))[1]
-    scores = heads * rows * attention_columns(node)
-    attrs = attributes(node)
-    sloped = len(attrs.get("slopes", ())) > 0
-    classes = (*SCORE, *(SOFTCAP if attrs.get("softcap", 0.0) else ()), *(SLOPE if sloped else ()))
-    classes = (*classes, *(ROUND if item < WIDE else ()))
-    shared = heads if rows == 1 else heads // groups
-    cycles = _count(engine, classes, scores, WIDE) + _count(engine, ("store",), scores, item)
-    cycles += _count(engine, (*MASK, *(DISTANCE if sloped else ())), scores / shared, WIDE)
-    return cycles / engine.units / engine.clock
-
-
 def experts_seconds(choice: Choice, pairs: float, engine: Engine, item: int) -> float:
     """pairs: of an expert and a row. The hidden layer of f32 sums, stored as floats; then the weighted sum."""
     gated = len(choice.layers) == 3
@@ -93,11 +69,9 @@ def experts_seconds(choice: Choice, pairs: float, engine: Engine, item: int) -> 
     return cycles / engine.units / engine.clock
 
 
-def attention_columns(node: ir.Node) -> int:
-    """Columns of the scores: slots of the cache, then new rows."""
-    past = node.inputs[3] if len(node.inputs) > 3 else None
-    rows = dims(_given(node.inputs[1]))[2]
-    return rows + (dims(past)[2] if past is not None else 0)
+def count_seconds(engine: Engine, classes: Classes, elements: float, item: int) -> float:
+    """Instructions of these classes on each of `elements`, in lanes of `item` bytes, by all units of the engine."""
+    return _count(engine, classes, elements, item) / engine.units / engine.clock
 
 
 def _classes(node: ir.Node) -> Classes:

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 from math import prod
 
 from npuc.bound.traffic import STEP_INPUTS, buffer_bytes, fastest_route
-from npuc.estimate.cost import attention_bytes
+from npuc.estimate.attention import smallest_bytes
 from npuc.estimate.formats import WeightFormat
-from npuc.estimate.instructions import attention_columns
-from npuc.estimate.operations import Operation
 from npuc.estimate.plan import Plan
 from npuc.estimate.subject import Subject, state_bytes
 from npuc.graph.entry import EntryGraph, PortSpec
 from npuc.graph.nodes import dims
 from npuc.graph.state_pairs import NEXT_PREFIX, READ_PREFIX
 from npuc.lower.walk import MAX_ELEMENTS
+from npurt.abi.dtypes import DType
 from npurt.target.model import Target
 from npurt.verify import MAX_DEVICE_BYTES, MAX_WORK
 
@@ -72,7 +71,7 @@ def limits_of(subject: Subject, target: Target, form: WeightFormat, work: int) -
     memory = memory_of(subject, target, form)
     device = target.memories["ddr"]
     room = buffer_bytes(target)
-    row, name = max(_rows(subject.plans.values(), form.floats.nbytes), default=(0, "nothing"))
+    row, name = max(_rows(subject.plans.values(), form.floats), default=(0, "nothing"))
     elements, value = max(_elements(subject.plans.values()), default=(0, "nothing"))
     held = memory.total - memory.weights + room
     largest = max(("weights", "states", "scratch"), key=lambda part: getattr(memory, part))
@@ -85,26 +84,17 @@ def limits_of(subject: Subject, target: Target, form: WeightFormat, work: int) -
     ]  # fmt: skip
 
 
-def _rows(plans: Iterable[Plan], item: int) -> Iterator[tuple[int, str]]:
+def _rows(plans: Iterable[Plan], floats: DType) -> Iterator[tuple[int, str]]:
     """Bytes on chip of the smallest program of each operation that works on whole rows."""
     for plan in plans:
         for operation in dict(zip(plan.kinds, plan.operations, strict=True)).values():
             if operation.kind == "attention":
-                yield _attention_row(operation, item), f"{plan.graph.label}, {operation.name}"
+                yield smallest_bytes(operation.last, floats), f"{plan.graph.label}, {operation.name}"
             for node in operation.nodes:
                 if node.op_type in ROWS and node.inputs[0] is not None:
                     width = dims(node.inputs[0])[-1]
                     count = len(operation.inputs()) + len(operation.outputs())
-                    yield width * item * count, f"{plan.graph.label}, {operation.name}"
-
-
-def _attention_row(operation: Operation, item: int) -> int:
-    """One row of the heads that share a key head."""
-    node = operation.last
-    query, value = (dims(v) for v in (node.inputs[0], node.inputs[2]) if v is not None)
-    share = query[1] // value[1]
-    columns = attention_columns(node)
-    return attention_bytes(share, columns, 1, max(query[3], value[3]), item) + share * (query[3] + value[3]) * item
+                    yield width * floats.nbytes * count, f"{plan.graph.label}, {operation.name}"
 
 
 def _elements(plans: Iterable[Plan]) -> Iterator[tuple[int, str]]:

@@ -1,6 +1,7 @@
 """The canonical graph as the operations that a compiled program runs: one or more nodes each, in the graph's order.
 
-The grouping is the compiler's own: elementwise chains, a residual sum with the norm behind it, gated layers.
+The grouping is the compiler's own: elementwise chains, a residual sum with the norm behind it or the product before it,
+gated layers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from npuc.graph.nodes import DOMAIN, SHAPE_OPERANDS, attributes, dims, is_op
 from npuc.graph.quantised.packed import packed_node
 from npuc.lower.gated import find_gated
 from npuc.lower.groups import group_nodes, members_of
+from npuc.lower.onto import sums_of
 from npuc.lower.residual import norm_of_sum
 
 Kind = Literal["product", "pair", "attention", "experts", "vector", "gather", "move"]
@@ -28,8 +30,8 @@ ROW_TABLES = ("Gather", "StepRows")
 
 @dataclass(frozen=True)
 class Operation:
-    """Nodes that run together. kind: "product" of two operands; "pair", two products and the chain behind them;
-    "attention"; "experts"; "vector"; "gather" of rows; "move", which may cost nothing."""
+    """Nodes that run together. kind: "product" of two operands, and what it is added onto; "pair", two products and the
+    chain behind them; "attention"; "experts"; "vector"; "gather" of rows; "move", which may cost nothing."""
 
     kind: Kind
     nodes: tuple[ir.Node, ...]
@@ -71,12 +73,16 @@ def _operations(entry: EntryGraph) -> Iterator[Operation]:
     groups = group_nodes(nodes, frozenset(graph.outputs))
     grouped, gated = members_of(groups), find_gated(groups)
     position = {node: place for place, node in enumerate(nodes)}
+    onto = sums_of(groups)  # as with floats of two bytes; f32 sums stay with the norm
     done = {product for layer in gated.values() for product in layer.products}
+    done |= {sum_.product for sum_ in onto.values()}
     for node in nodes:
-        norm = norm_of_sum(groups[node], position) if node in groups else None
+        norm = norm_of_sum(groups[node], position) if node in groups and node not in onto else None
         if norm is not None:
             done.add(norm)
             yield Operation("vector", (*groups[node].nodes, norm))
+        elif node in onto:
+            yield Operation("product", (onto[node].product, *onto[node].group.nodes))
         elif node in gated:
             yield Operation("pair", (*gated[node].products, *gated[node].group.nodes))
         elif node in groups:

@@ -3,7 +3,7 @@
 Per operation i in graph order, with bytes b, and B their sum so far:
   in(i)  = max(in(i-1), out of room: done(j) for the last j with B(i) - B(j) > room, less the bytes that fit) + load(i)
   done(i) = max(done(i-1) + compute(i), in(i) + compute(i) / tiles(i))
-compute is the sum of matrix, vector and launches: the engines of one operation wait for each other, its loads do not.
+compute is that of `together`: the engines of one operation wait for each other, or take turns; its loads do not wait.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ class Stage:
     store: float
     nbytes: int
     tiles: int
+
+
+def together(matrix: float, vector: float, turns: int) -> float:
+    """Seconds of two engines that work on `turns` equal parts in turns: one part of the shorter stands alone, the rest
+    is hidden by the longer. One turn: they add up."""
+    return max(matrix, vector) + min(matrix, vector) / max(turns, 1)
 
 
 def makespan(stages: Sequence[Stage], room: int, rate: float) -> float:

@@ -29,31 +29,42 @@ class Onto:
 
 
 def find_onto(low: Lowering, groups: Mapping[ir.Node, Group]) -> dict[ir.Node, Onto]:
+    """The sums that this lowering makes so, by the node of their group: those of two bytes, without packed weights."""
+    if low.storage.floats.nbytes != 2 or "matmul" in low.bound:
+        return {}
+    return {
+        last: found
+        for last, found in sums_of(groups).items()
+        if low.packed(found.product.inputs[1]) is None
+        and found.product.outputs[0] not in low.precise
+        and found.group.output not in low.precise
+    }
+
+
+def sums_of(groups: Mapping[ir.Node, Group]) -> dict[ir.Node, Onto]:
     """Such sums by the node of their group. A MatMul is in at most one."""
     found: dict[ir.Node, Onto] = {}
     taken: set[ir.Node] = set()
     for last, group in groups.items():
-        sum_ = _sum(low, group)
+        sum_ = _sum(group)
         if sum_ is not None and sum_.product not in taken:
             taken.add(sum_.product)
             found[last] = sum_
     return found
 
 
-def _sum(low: Lowering, group: Group) -> Onto | None:
+def _sum(group: Group) -> Onto | None:
     add, shape = group.nodes[-1], static_shape(group.output)
-    large = math.prod(shape[:-1]) >= SMALLEST_ROWS and low.storage.floats.nbytes == 2
-    if len(group.nodes) != 1 or add.op_type != "Add" or not large or "matmul" in low.bound:
+    if len(group.nodes) != 1 or add.op_type != "Add" or math.prod(shape[:-1]) < SMALLEST_ROWS:
         return None
     for value, other in (add.inputs, reversed(add.inputs)):
         node = None if value is None else value.producer()
         if value is None or other is None or node is None or (node.domain, node.op_type) != ("", "MatMul"):
             continue
         weights = constant(node.inputs[1])
-        plain = weights is not None and len(weights.shape) == 2 and low.packed(node.inputs[1]) is None
-        alone = len(list(value.uses())) == 1 and not value.is_graph_output() and value not in low.precise
+        alone = len(list(value.uses())) == 1 and not value.is_graph_output()
         alike = constant(other) is None and static_shape(other) == static_shape(value) == shape
-        if plain and alone and alike and group.output not in low.precise:
+        if weights is not None and len(weights.shape) == 2 and alone and alike:
             return Onto(group, node, other)
     return None
 

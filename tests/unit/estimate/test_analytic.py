@@ -23,7 +23,7 @@ MODEL = Path(__file__).parents[3] / "npuc" / "data" / "default_model"
 NPU = load_target()
 TOML = Path(npurt.__file__).parent / "target" / "npu40xx.toml"
 RATE, LATENCY, DPU_CLOCK, SHAVE_CLOCK, LAUNCH = 68e9, 300e-9, 1850e6, 971e6, 2.5e-6
-TOLERANCE = {"generate.128": 0.1, "generate.512": 0.1, "head": 0.1}
+TOLERANCE = {"prefill": 0.15, "generate.128": 0.1, "generate.512": 0.1, "head": 0.1}
 """What docs/estimate.md promises; docs/estimate.md has the errors of today."""
 
 

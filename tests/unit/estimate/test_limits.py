@@ -35,15 +35,16 @@ def test_a_small_model_fits(tiny: Subject):
 
 
 def test_what_does_not_fit_is_named(tmp_path: Path):
-    """The scores of one row of 64 heads that share a key head are too long for the scratchpad."""
-    shape = replace(TINY, heads=64, kv_heads=1, head_dim=64, positions=8192)
-    found = subject_of(tmp_path / "long", shape, prompt=100, tokens=4000, chunk=8)
+    """64 heads share a key head: one row of their scores is too long for the scratchpad, and so are the sums of a panel
+    of rows."""
+    shape = replace(TINY, heads=64, kv_heads=1, head_dim=512, positions=8192)
+    found = subject_of(tmp_path / "long", shape, prompt=4000, tokens=100, chunk=8)
     small = replace(NPU, memories={**NPU.memories, "ddr": replace(NPU.memories["ddr"], bytes=10**6)})
     limits = {limit.what: limit for limit in limits_of(found, small, F16, 1)}
     row = limits["cmx for one row"]
     assert not row.fits
-    assert row.where.startswith("generate.4100, /model/layers.")
-    assert row.needed == 64 * 4101 * (4 + 2) + 512 * 64 * 2 + 64 * (64 + 64) * 2
+    assert row.where.startswith("prefill, /model/layers.")
+    assert row.needed == 64 * 4000 * (2 + 2) + 512 * 512 * 2 + 64 * (512 + 512) * 2
     memory = limits["device memory"]
     assert (memory.fits, memory.where) == (False, "states")
-    assert memory.needed > 2 * 2 * 64 * (4100 + 7) * 2
+    assert memory.needed > 2 * 2 * 512 * (4100 + 7) * 2
