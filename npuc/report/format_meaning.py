@@ -1,4 +1,6 @@
-"""What each field of the format means, in a few words: the text beside the numbers of docs/blob-format.md."""
+"""What each field of the format means, in a few words: the text beside the numbers of docs/blob-format.md and
+docs/bytecode.md.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The tables of docs/blob-format.md, made from the definition of the format: `python -m npuc.report.format_tables`.
+"""The tables of docs/blob-format.md and docs/bytecode.md, from the definition: `python -m npuc.report.format_tables`.
 
-The document holds blocks between ``<!-- table: NAME -->`` and ``<!-- end -->``; the command replaces what is between.
+The documents hold blocks between ``<!-- table: NAME -->`` and ``<!-- end -->``; the command replaces what is between.
 """
 
 from __future__ import annotations
@@ -16,15 +16,19 @@ from pathlib import Path
 import numpy as np
 
 from npuc.report.format_meaning import ENUMS, MEANING, RECORDS, SECTIONS
-from npuc.report.format_opcodes import opcode_rows
+from npuc.report.format_opcodes import limit_rows, opcode_rows
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "blob-format.md"
+DOCUMENTS = tuple(Path(__file__).resolve().parents[2] / "docs" / name for name in ("blob-format.md", "bytecode.md"))
 _BLOCK = re.compile(r"(<!-- table: ([\w.]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def rendered(text: str) -> str:
     """The document with every block as of today. KeyError names a block that there is no table for."""
-    tables: dict[str, Callable[[], Iterator[str]]] = {"sections": _sections, "opcodes": opcode_rows}
+    tables: dict[str, Callable[[], Iterator[str]]] = {
+        "sections": _sections,
+        "opcodes": opcode_rows,
+        "limits": limit_rows,
+    }
     tables |= {name: partial(_record, dtype, MEANING[name]) for name, dtype in RECORDS.items()}
     tables |= {kind.__name__: partial(_enum, kind) for kind in ENUMS}
 
@@ -76,14 +80,16 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare and write nothing")
     options = parser.parse_args(arguments)
-    found = DOCUMENT.read_text(encoding="utf-8")
-    today = rendered(found)
-    if options.check:
-        if found != today:
-            print(f"{DOCUMENT.name} is out of date: python -m npuc.report.format_tables")
-        return int(found != today)
-    DOCUMENT.write_text(today, encoding="utf-8", newline="\n")
-    return 0
+    outdated = 0
+    for document in DOCUMENTS:
+        found = document.read_text(encoding="utf-8")
+        today = rendered(found)
+        if not options.check:
+            document.write_text(today, encoding="utf-8", newline="\n")
+        elif found != today:
+            print(f"{document.name} is out of date: python -m npuc.report.format_tables")
+            outdated = 1
+    return outdated
 
 
 if __name__ == "__main__":

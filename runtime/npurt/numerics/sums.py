@@ -93,16 +93,20 @@ def cumsum(x: Array, axis: int) -> Array:
         return np.add.accumulate(x, axis=axis, dtype=np.int64).astype(x.dtype)
 
 
-def reduce_max(x: Array, axis: int, keepdims: bool = True) -> Array:
-    """Largest element; NaN if there is one. The axis must not be empty."""
-    result: Array = np.max(x, axis=axis, keepdims=keepdims)
+def plain_zero(x: Array) -> Array:
+    """Floats with +0 for -0: which of the two a host's maximum takes depends on its instructions."""
+    result: Array = x + np.float32(0.0) if x.dtype == np.float32 else x
     return result
+
+
+def reduce_max(x: Array, axis: int, keepdims: bool = True) -> Array:
+    """Largest element; NaN if there is one; a zero is +0. The axis must not be empty."""
+    return plain_zero(np.max(x, axis=axis, keepdims=keepdims))
 
 
 def reduce_min(x: Array, axis: int, keepdims: bool = True) -> Array:
-    """Smallest element; NaN if there is one. The axis must not be empty."""
-    result: Array = np.min(x, axis=axis, keepdims=keepdims)
-    return result
+    """Smallest element; NaN if there is one; a zero is +0. The axis must not be empty."""
+    return plain_zero(np.min(x, axis=axis, keepdims=keepdims))
 
 
 def argmax(x: Array, axis: int, keepdims: bool = True) -> Array:

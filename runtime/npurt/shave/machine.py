@@ -41,6 +41,14 @@ def _integer_fmod(a: Array, b: Array) -> Array:
     return np.fmod(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.int32)
 
 
+def _max(a: Array, b: Array) -> Array:
+    return numerics.plain_zero(np.maximum(a, b))
+
+
+def _min(a: Array, b: Array) -> Array:
+    return numerics.plain_zero(np.minimum(a, b))
+
+
 def _take(table: Array, index: Array) -> Array:
     inside = (index >= 0) & (index < table.shape[0])
     if not table.shape[0]:
@@ -58,8 +66,8 @@ _FLOAT_OR_BOTH: dict[Op, Callable[..., Any]] = {
     Op.SUB: np.subtract,
     Op.MUL: np.multiply,
     Op.DIV: np.divide,
-    Op.MIN: np.minimum,
-    Op.MAX: np.maximum,
+    Op.MIN: _min,
+    Op.MAX: _max,
     Op.POW: numerics.pow,
     Op.MOD: np.mod,
     Op.FMOD: np.fmod,

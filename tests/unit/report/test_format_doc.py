@@ -1,4 +1,4 @@
-"""docs/blob-format.md says what the code says."""
+"""docs/blob-format.md and docs/bytecode.md say what the code says."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from pathlib import Path
 from npuc.emit import write_blob
 from npuc.report.format_meaning import ENUMS, MEANING, RECORDS, SECTIONS
 from npuc.report.format_opcodes import MEANING as OPCODES
-from npuc.report.format_tables import DOCUMENT, blocks, main, rendered
+from npuc.report.format_tables import DOCUMENTS, blocks, main, rendered
 from npuc.report.reader import Blob
 from npurt.abi.blob import NAME_ASSET_PREFIX
-from npurt.abi.bytecode import Op
+from npurt.abi.bytecode import ArgMode, Op
+from npurt.abi.dtypes import DType
+from npurt.shave import ProgramBuilder, listing, parse
 from npurt.shave.rules import RULES
 from tests.golden.update import FOLDER
 from tests.unit.emit.programs import model
 
-TEXT = DOCUMENT.read_text(encoding="utf-8")
+TEXT, BYTECODE = (document.read_text(encoding="utf-8") for document in DOCUMENTS)
 
 
 def test_the_document_is_up_to_date() -> None:
-    assert rendered(TEXT) == TEXT, "python -m npuc.report.format_tables"
+    assert rendered(TEXT) == TEXT and rendered(BYTECODE) == BYTECODE, "python -m npuc.report.format_tables"
     assert main(["--check"]) == 0
 
 
 def test_every_table_of_the_format_is_in_it() -> None:
-    assert sorted(blocks(TEXT)) == sorted(["sections", "opcodes", *RECORDS, *(kind.__name__ for kind in ENUMS)])
+    assert sorted(blocks(TEXT + BYTECODE)) == sorted(
+        ["sections", "opcodes", "limits", *RECORDS, *(kind.__name__ for kind in ENUMS)]
+    )
 
 
 def test_every_field_has_a_meaning_and_no_meaning_is_left_over() -> None:
@@ -40,6 +44,15 @@ def test_an_outdated_block_is_found() -> None:
 
 def test_every_opcode_has_a_meaning() -> None:
     assert set(OPCODES) == set(Op) == set(RULES)
+
+
+def test_the_program_of_the_example() -> None:
+    b = ProgramBuilder()
+    source, result = (b.arg(mode, DType.F16, (16, 64)) for mode in (ArgMode.IN, ArgMode.OUT))
+    x = b.load(source)
+    e = b.op(Op.EXP, b.op(Op.SUB, x, b.reduce(Op.RMAX, x, 1)))
+    b.store(result, b.op(Op.DIV, e, b.reduce(Op.SUM, e, 1)))
+    assert re.findall(r"```\n(program.*?)```", BYTECODE, re.DOTALL) == [listing(parse(b.bytes()))]
 
 
 def test_the_sections_are_those_of_a_blob(tmp_path: Path) -> None:
