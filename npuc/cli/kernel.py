@@ -108,7 +108,7 @@ def plan(kernel: str, number: int, settings: dict[str, Any], as_json: bool) -> N
 
     found = find(kernel)
     example = _example(found, number)
-    made = found.kernel.trace(example.types, {**example.params, **settings}).plan()
+    made = found.kernel.plan(example.types, {**example.params, **settings})
     click.echo(json.dumps(asdict(made)) if as_json else str(made))
 
 

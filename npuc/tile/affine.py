@@ -26,6 +26,12 @@ class Condition:
     field: str
     above: Affine
 
+    def __bool__(self) -> bool:
+        raise refused(
+            f"step.{self.field} > {self.above} is only known when the device runs; "
+            "write `with t.when(...)` in place of `if` or `while`"
+        )
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Affine:

@@ -35,6 +35,7 @@ from npuc.tile.trace import (
     executing,
 )
 from npuc.tile.types import ArrayType, register_type
+from npuc.tile.watch import Watch
 from npurt import numerics
 from npurt.abi.bytecode import ArgMode, Op
 from npurt.abi.dtypes import DType
@@ -93,6 +94,7 @@ class EagerExecutor:
         self._locals: list[NDArray] = []
         self._values: dict[int, NDArray] = {}
         self._count = 0
+        self._watch = Watch()
         self._acts = True
         self._predicated = False
 
@@ -140,6 +142,7 @@ class EagerExecutor:
         self._acts, self._predicated = True, False
 
     def emit(self, op: TraceOp) -> None:
+        self._watch.see(op)
         match op:
             case Load():
                 self._values[op.out.id] = self._load(op)

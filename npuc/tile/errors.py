@@ -51,17 +51,17 @@ def caller() -> Loc:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
-    return Loc("<unknown>", 1, 1, 1) if frame is None else _place(frame.f_code, frame.f_lasti)
+    return Loc("<unknown>", 1, 1, 1) if frame is None else _place(frame.f_code.co_filename, frame.f_code, frame.f_lasti)
 
 
 @lru_cache(maxsize=4096)
-def _place(code: CodeType, instruction: int) -> Loc:
-    """The source of one instruction, which loops reach again and again."""
+def _place(file: str, code: CodeType, instruction: int) -> Loc:
+    """The source of one instruction, which loops reach again and again. file: equal code of two files is equal."""
     line, end_line, column, end = next(islice(code.co_positions(), instruction // 2, None))
     line, column = line or code.co_firstlineno, column or 0
     if end is None or end_line != line:  # a call over several lines: to the end of its first
-        end = len(linecache.getline(code.co_filename, line).rstrip("\n"))
-    return Loc(code.co_filename, line, column + 1, max(end, column + 1) + 1)
+        end = len(linecache.getline(file, line).rstrip("\n"))
+    return Loc(file, line, column + 1, max(end, column + 1) + 1)
 
 
 def of_author(error: Exception) -> KernelError | None:

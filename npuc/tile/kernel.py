@@ -110,6 +110,10 @@ class Kernel:
         key = (self.function, tuple(types), static)
         return (cache or TraceCache()).get(key, lambda: self._trace(tuple(types), params))
 
+    def plan(self, types: Sequence[ArrayType | None], params: Mapping[str, Any]) -> Plan:
+        """Buffers, bytes and tasks of the program that needs most: `trace(types, params).plan()`."""
+        return self.trace(types, params).plan()
+
     def eager(self, *arrays: Any, step: Mapping[str, int] | None = None, **params: Any) -> None:
         """Runs the kernel at once on NumPy arrays (bf16 as uint16), writing the ones it stores into.
 

@@ -11,6 +11,7 @@ from npuc.tile.affine import Affine, Index
 from npuc.tile.errors import Loc, refused
 from npuc.tile.trace import AnyCondition, Memory, Recorded, TraceOp, Value, executing
 from npuc.tile.types import ArrayType
+from npuc.tile.watch import Watch
 from npurt.abi.dtypes import DType
 
 
@@ -27,6 +28,7 @@ class Recorder:
         self.locals: list[Memory] = []
         self.grid: tuple[int, ...] | None = None
         self._values = 0
+        self._watch = Watch()
 
     @property
     def started(self) -> bool:
@@ -51,6 +53,7 @@ class Recorder:
         return memory
 
     def emit(self, op: TraceOp) -> None:
+        self._watch.see(op)
         self.ops.append(Recorded(op, self.when))
 
     @property

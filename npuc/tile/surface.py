@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import builtins
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import SupportsIndex
 
 from npuc.tile.affine import Condition, Index
 from npuc.tile.arrays import Accumulator, Array, load_part, store_part
@@ -16,6 +18,7 @@ from npuc.tile.tile import Tile, cast, lift
 from npuc.tile.trace import EndRun, Fill, FlagCondition, Mma, current
 from npuc.tile.types import dense, register_type
 from npuc.tile.vector import iota, reshape, where
+from npuc.tile.watch import MAX_OPERATIONS
 from npurt.abi.dtypes import DType
 
 LOCAL_MEMORY = "cmx"
@@ -60,7 +63,15 @@ def range(*bounds: Index, stages: int = 1) -> Iterator[int]:
     """Python's range, unrolled. stages: turns that may be in flight, as a note: the scheduler prefetches."""
     if stages < 1:
         raise refused(f"stages must be at least 1, got {stages}")
-    return iter(builtins.range(*(int(bound) for bound in bounds)))
+    if not 1 <= len(bounds) <= 3 or not all(isinstance(bound, SupportsIndex) for bound in bounds):
+        raise refused(f"range() takes one to three whole numbers, got {bounds}")
+    whole = [operator.index(bound) for bound in bounds]
+    if whole[2:] == [0]:
+        raise refused("range() with a step of 0 never ends; is a tile size 0?")
+    numbers = builtins.range(*whole)
+    if len(numbers) > MAX_OPERATIONS:
+        raise refused(f"range() of {len(numbers)} turns, {MAX_OPERATIONS} unroll at most; take larger tiles")
+    return iter(numbers)
 
 
 def when(condition: Condition | Tile | bool, *, taken: bool = True) -> AbstractContextManager[None]:

@@ -134,6 +134,14 @@ class Tile:
     def __bool__(self) -> bool:
         raise refused("a tile has no truth value while the kernel is traced; use where(), or when() on t.step")
 
+    def __index__(self) -> int:
+        raise refused(
+            "a tile is no number of Python's, such as a loop bound: its numbers are only known when the device runs; "
+            "loop over the most turns there can be, each in a when(flag) block"
+        )
+
+    __int__ = __index__
+
 
 TileLike = Tile | Affine | int | float | bool
 

@@ -21,6 +21,10 @@ def kernel(x, y, out, *, n=8):
     i, = t.programs(t.cdiv(x.shape[0], 4))
     a = t.load(x, (i * 4, 0), (4, 8))
 """
+NO_NUMBER = (
+    "a tile is no number of Python's, such as a loop bound: its numbers are only known when the device runs; "
+    "loop over the most turns there can be, each in a when(flag) block"
+)
 
 
 def compile_kernel(body: str, name: str) -> t.Kernel:
@@ -115,6 +119,88 @@ CASES = {
         "b = t.load(x, (0, 0), (4, 8), valid=(0, 3))",
         "valid rows must have the form step.field + number, got 3; for a static extent use a smaller tile",
         "t.load(x, (0, 0), (4, 8), valid=(0, 3))",
+    ),
+    "step as a block": (
+        """
+        if t.step.n_past > 3:
+            a = a + 1.0
+        """,
+        "step.n_past > 3 is only known when the device runs; write `with t.when(...)` in place of `if` or `while`",
+        "t.step.n_past > 3",
+    ),
+    "step as a loop": (
+        """
+        while t.step.n_past > 3:
+            a = a + 1.0
+        """,
+        "step.n_past > 3 is only known when the device runs; write `with t.when(...)` in place of `if` or `while`",
+        "t.step.n_past > 3",
+    ),
+    "step as a bound": (
+        "b = t.range(t.step.n_new)",
+        "step.n_new is only known when the device runs; use it in tile arithmetic, valid= or when()",
+        "t.range(t.step.n_new)",
+    ),
+    "tile as a bound": (
+        "b = t.range(t.max(t.load(y, (0, 0), (8, 8)), (0, 1)))",
+        NO_NUMBER,
+        "t.range(t.max(t.load(y, (0, 0), (8, 8)), (0, 1)))",
+    ),
+    "tile as python's bound": ("b = range(a)", NO_NUMBER, "range(a)"),
+    "tile as a number": ("b = int(a)", NO_NUMBER, "int(a)"),
+    "fraction as a bound": (
+        "b = t.range(0, 2.5)",
+        "range() takes one to three whole numbers, got (0, 2.5)",
+        "t.range(0, 2.5)",
+    ),
+    "step of 0": (
+        "b = t.range(0, n, n - 8)",
+        "range() with a step of 0 never ends; is a tile size 0?",
+        "t.range(0, n, n - 8)",
+    ),
+    "turns": (
+        "b = t.range(10**9)",
+        "range() of 1000000000 turns, 200000 unroll at most; take larger tiles",
+        "t.range(10**9)",
+    ),
+    "store outside": (
+        "t.store(out, (8, 0), a)",
+        "index 8 is outside dimension 0 of f16[8, 8]",
+        "t.store(out, (8, 0), a)",
+    ),
+    "scratch outside": (
+        "t.store(t.scratch((4, 8)), (2, 0), a)",
+        "a tile of shape [4, 8] does not fit: f32[4, 8] has room for [2, 8] there",
+        "t.store(t.scratch((4, 8)), (2, 0), a)",
+    ),
+    "nothing stored": (
+        """
+        box = t.scratch((4, 8), t.f16)
+        t.store(out, (i * 4, 0), t.load(box, (0, 0), (4, 8)))
+        """,
+        "nothing has stored what this reads from the f16[4, 8] scratch of nothing_stored.py:6; store there first, "
+        "t.zeros(...) for instance",
+        "t.load(box, (0, 0), (4, 8))",
+    ),
+    "part stored": (
+        """
+        box = t.scratch((4, 8), t.f16)
+        t.store(box, (0, 0), a[0:2])
+        t.store(box, (1, 4), a[1:4, 0:4])
+        t.store(out, (i * 4, 0), t.load(box, (0, 0), (4, 8)) * 2.0)
+        """,
+        "nothing has stored 8 of the 32 numbers that this reads from the f16[4, 8] scratch of part_stored.py:6; "
+        "store there first, t.zeros(...) for instance",
+        "t.load(box, (0, 0), (4, 8))",
+    ),
+    "nothing gathered": (
+        """
+        box = t.scratch((4, 8))
+        b = t.gather(box, t.iota((2,), 0))
+        """,
+        "nothing has stored what this reads from the f32[4, 8] scratch of nothing_gathered.py:6; store there first, "
+        "t.zeros(...) for instance",
+        "t.gather(box, t.iota((2,), 0))",
     ),
     "grid twice": ("t.programs(2)", "programs() may be called once, as the first statement", "t.programs(2)"),
     "slices": (
@@ -219,13 +305,38 @@ def test_message_and_caret(name: str) -> None:
     assert str(caught.value) == f"{file}:{row + 1}: {reason}\n    {source[row]}\n    {carets}"
 
 
+def test_a_loop_without_end_stops() -> None:
+    """Tracing and eager execution stop after a bounded number of operations, at the line of the last one."""
+    file = "/kernels/endless.py"
+    kernel = compile_kernel("while True:\n    a = a + 1.0", file)
+    reason = (
+        "more than 200000 operations in one program: does this loop end? A kernel's loops unroll while it is traced; "
+        "take larger tiles, or more programs"
+    )
+    with pytest.raises(t.KernelError) as caught:
+        kernel.trace(types_of([F16, I32, F16]), {})
+    assert str(caught.value) == f"{file}:7: {reason}\n    a = a + 1.0\n        ^^^^^^^"
+
+
+def test_scratch_that_a_block_may_have_stored_counts_as_stored() -> None:
+    body = """
+    box = t.scratch((4, 8), t.f16)
+    with t.when(t.step.n_past > 3):
+        t.store(box, (0, 0), a)
+    t.store(out, (i * 4, 0), t.load(box, (0, 0), (4, 8)))
+    """
+    kernel = compile_kernel(body, "/kernels/perhaps.py")
+    assert kernel.trace(types_of([F16, I32, F16]), {}).templates
+    kernel.eager(F16.copy(), I32.copy(), F16.copy(), step={"n_past": 1, "n_new": 1})
+
+
 @pytest.mark.parametrize("name", sorted(set(CASES) - {"escapes when", "flag escapes"}))
 def test_eager_execution_gives_the_same_reasons(name: str) -> None:
     body, reason, _ = CASES[name]
     kernel = compile_kernel(body, f"/kernels/eager_{name.replace(' ', '_')}.py")
     with pytest.raises(t.KernelError) as caught:
         kernel.eager(F16.copy(), I32.copy(), F16.copy(), step={"n_past": 1, "n_new": 1})
-    assert caught.value.reason == reason
+    assert caught.value.reason == reason.replace(f"{name.replace(' ', '_')}.py", f"eager_{name.replace(' ', '_')}.py")
 
 
 def test_arguments_are_checked_against_the_signature() -> None:
