@@ -55,13 +55,14 @@ class RawBases(Bases):
 class Memory:
     """Storage behind the bases of one device.
 
-    raw: the bytes of each base. constant: the row of the constants, whose f16 parts are decoded once, up to `budget`
-    bytes; `decoded` counts them.
+    raw: the bytes of each base. spare: a base for what link passes need, which is no base of the image. constant: the
+    row of the constants, whose f16 parts are decoded once, up to `budget` bytes; `decoded` counts them.
     """
 
     def __init__(self, raw: Mapping[int, Array], constant: int, budget: int) -> None:
         self.raw = dict(raw)
         self.constant = constant
+        self.spare = max(self.raw) + 1
         self.budget = budget
         self.decoded = 0
         self._kept: dict[Hashable, Array] = {}

@@ -95,4 +95,7 @@ def _overlap(ref: Ref, copy: Op, cells: Cells) -> bool:
     assert isinstance(copy, Copy)
     if (ref.base, ref.plane) != (copy.src.base, copy.src.plane):
         return False
-    return bool(np.intersect1d(cells.places(ref), cells.places(copy.src)).size)
+    mine, others = cells.of(ref), cells.of(copy.src)
+    if isinstance(mine, slice) and isinstance(others, slice):
+        return bool(max(mine.start, others.start) < min(mine.stop, others.stop))
+    return bool(np.intersect1d(cells.places(ref), cells.places(copy.src), assume_unique=True).size)
