@@ -92,33 +92,32 @@ def run(plan: Plan, target: Target, form: WeightFormat, n_past: int, held: bool)
     route = fastest_route(target, loads=True)
     once = 0.0 if held else route.latency
     parts = dict.fromkeys(PARTS, 0.0)
-    for cost, stage in priced:
+    for cost, stage, launches in priced:
         parts["ddr"] += stage.load
-        launches = _launches(cost, target)
         parts["matrix"] += stage.compute - cost.vector - launches
         parts["vector"] += cost.vector
         parts["launches"] += launches
     parts["ddr"] += once
-    seconds = makespan([stage for _, stage in priced], machine.room, route.rate) + once
-    return Analytic(plan.graph.label, n_past, seconds, parts, plan.names, tuple(cost for cost, _ in priced))
+    seconds = makespan([stage for _, stage, _ in priced], machine.room, route.rate) + once
+    return Analytic(plan.graph.label, n_past, seconds, parts, plan.names, tuple(cost for cost, _, _ in priced))
 
 
-def _priced(plan: Plan, machine: Machine, held: bool) -> list[tuple[Cost, Stage]]:
-    """Each distinct operation is priced once."""
+def _priced(plan: Plan, machine: Machine, held: bool) -> list[tuple[Cost, Stage, float]]:
+    """Of each operation the cost, its times and the part of them that launches take; equal ones are priced once."""
     route, back = (fastest_route(machine.target, loads=loads) for loads in (True, False))
     latency, waits = (route.latency, back.latency) if held else (0.0, 0.0)
     live = plan.live_bytes(machine.costs.item, machine.room // 2)
-    known: dict[tuple[int, int], tuple[Cost, Stage]] = {}
+    known: dict[tuple[int, int], tuple[Cost, Stage, float]] = {}
     found = []
     for operation, kind, fresh, count in zip(plan.operations, plan.kinds, plan.fresh, live, strict=True):
         free = max(machine.room - count, machine.room // 2)  # what is too much goes through device memory
         if (kind, free) not in known:
             cost = Coster(machine, free, fresh).cost(operation)
             load = cost.loaded / route.rate + cost.loads * latency
-            vector = cost.vector + _launches(cost, machine.target)
-            compute = together(cost.matrix, vector, cost.turns)
+            launches = _launches(cost, machine.target)
+            compute = together(cost.matrix, cost.vector + launches, cost.turns)
             stage = Stage(load, compute, _store(cost, back.rate, waits), cost.loaded, cost.tiles)
-            known[kind, free] = cost, stage
+            known[kind, free] = cost, stage, launches
         found.append(known[kind, free])
     return found
 

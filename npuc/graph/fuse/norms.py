@@ -7,6 +7,7 @@ rows of several magnitudes, so casts, Div, Sqrt, Reciprocal, Pow and the order o
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import onnx_ir as ir
@@ -79,10 +80,8 @@ def _measure(region: Region) -> _Norm | None:
         return None
     small = [c for c in (constant(v) for v in region.constants()) if c is not None and c.size == 1]
     epsilons = sorted({float(c.reshape(())) for c in small if 0 < float(c.reshape(())) <= _LARGEST_EPSILON}) or [0.0]
-    random = np.random.default_rng(0)
     for epsilon in epsilons:
-        size = np.array([1.0, 30.0, np.sqrt(max(epsilon, 1e-12)), 0.1 * np.sqrt(max(epsilon, 1e-12))])
-        rows = random.normal(0, 1, (4, width)) * size[:, None] + np.array([[0.3], [0], [0], [0]]) * size[:, None]
+        rows = _probe(width, epsilon)
         try:
             found = region.run([rows]).reshape(4, width)
             bias = region.run([np.zeros((1, width))]).reshape(width)
@@ -98,6 +97,16 @@ def _measure(region: Region) -> _Norm | None:
             if np.allclose(unit * weight + bias, found, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(found).max()):
                 return _Norm(centred, epsilon, weight, bias)
     return None
+
+
+@lru_cache(maxsize=16)
+def _probe(width: int, epsilon: float) -> np.ndarray:
+    """Rows of four sizes, f64 [4, width]: of 1 and a mean, larger, of the root of epsilon, and below it."""
+    small = np.sqrt(max(epsilon, 1e-12))
+    size = np.array([[1.0], [30.0], [small], [0.1 * small]])
+    rows = np.random.default_rng(0).normal(0, 1, (4, width)) * size + np.array([[0.3], [0], [0], [0]])
+    rows.setflags(write=False)
+    return np.asarray(rows)
 
 
 def _rewrite(graph: ir.Graph, region: Region, norm: _Norm) -> None:
