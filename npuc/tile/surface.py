@@ -182,7 +182,7 @@ def scatter(array: Array, rows: Tile, tile: Tile | Accumulator) -> None:
 
 
 def scratch(shape: Sequence[int], dtype: DType = DType.F32) -> Array:
-    """A local on-chip array. What was never stored there has no defined value (NaN in eager execution)."""
+    """A local on-chip array. A load of what no store can have written there is an error at its line."""
     return Array(current().allocate(dense(dtype, tuple(shape), LOCAL_MEMORY), caller()))
 
 
