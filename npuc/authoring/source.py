@@ -5,22 +5,18 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import inspect
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from npuc.authoring.errors import KernelSourceError
+from npuc.authoring.offered import Candidates, Sizes, checked_candidates, examples_of, faults_of
 from npuc.authoring.packages import load_offer, offers
 from npuc.tile import ArrayType, Example, Kernel
 from npukernels import registry
 from npukernels.forms import FORMS
-
-Sizes = Mapping[str, Any]
-Candidates = Callable[..., Iterable[Sizes]]
 
 
 @dataclass(frozen=True)
@@ -112,18 +108,10 @@ def _of_module(found: tuple[ModuleType, Kernel], name: str, words: str, origin: 
     candidates = getattr(module, f"{own}_candidates", None) or getattr(module, "candidates", None)
 
     def examples() -> Iterator[Example]:
-        if example is None:
-            return
-        made = example()
-        listed = [made] if isinstance(made, Example) else list(made)
-        for each in listed:
-            if not isinstance(each, Example):
-                raise KernelSourceError(
-                    f"kernel {name}: {example.__name__}() of {origin} gives {type(each).__name__}, not a tile.Example"
-                )
-            yield each
+        return iter(()) if example is None else examples_of(example, name, origin)
 
-    return FoundKernel(name, words, kernel, origin, candidates, examples)
+    checked = None if candidates is None else checked_candidates(candidates, name, origin)
+    return FoundKernel(name, words, kernel, origin, checked, examples)
 
 
 def _run(path: Path) -> ModuleType:
@@ -137,11 +125,8 @@ def _run(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise KernelSourceError(f"{path}:{error.lineno}: {error.msg}") from error
-    except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        raise KernelSourceError(
-            f"{path} fails when it is run: {type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
-        ) from error
+    except (Exception, SystemExit) as error:
+        raise KernelSourceError(f"{path} fails when it is run: {faults_of(error)}") from error
     return module
 
 

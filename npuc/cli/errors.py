@@ -24,6 +24,7 @@ _CODES = (
     ("npuc.report.thresholds", "ThresholdError", WRONG_USE),
     ("npurt.errors", "NpurtError", WRONG_USE),  # what the runtime refuses besides blobs: prompts, options, targets
     ("builtins", "OSError", WRONG_USE),
+    ("builtins", "MemoryError", WRONG_USE),  # arrays of the user's own sizes
 )
 
 
@@ -40,4 +41,6 @@ def message_of(error: Exception) -> str:
     """The error's text; for errors of the system, the file and what is wrong with it."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return f"not enough memory on this host: {error}" if str(error) else "not enough memory on this host"
     return str(error)
