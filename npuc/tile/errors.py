@@ -66,14 +66,19 @@ def _place(file: str, code: CodeType, instruction: int) -> Loc:
 
 def of_author(error: Exception) -> KernelError | None:
     """A fault that Python found in a kernel's own code, such as a wrong argument list, at the line; None where it was
-    raised inside this package.
+    raised inside this package. A recursion without end is the author's wherever it meets Python's limit.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
+        if isinstance(error, RecursionError) and not trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+            break
     if trace is None or trace.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         return None
-    return KernelError(f"{type(error).__name__}: {error}", _place(trace.tb_frame.f_code, trace.tb_lasti))
+    return KernelError(
+        f"{type(error).__name__}: {error}",
+        _place(trace.tb_frame.f_code.co_filename, trace.tb_frame.f_code, trace.tb_lasti),
+    )
 
 
 @contextmanager
