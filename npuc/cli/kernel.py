@@ -141,7 +141,6 @@ def cost(kernel: str, number: int, settings: dict[str, Any], target: str, as_jso
 @kernel_argument
 @number_option
 @click.option("--limit", type=POSITIVE, metavar="N", help="Try at most N candidates.")
-@click.option("--no-cache", is_flag=True, help="Time everything again.")
 @click.option(
     "--model",
     type=click.Path(exists=True, path_type=Path),
@@ -153,7 +152,7 @@ def cost(kernel: str, number: int, settings: dict[str, Any], target: str, as_jso
 @compile_options
 @json_option
 def tune(
-    kernel: str, number: int, limit: int | None, no_cache: bool, model: Path | None, what: str | None,
+    kernel: str, number: int, limit: int | None, model: Path | None, what: str | None,
     save: Path | None, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
     """Time the candidates of the kernel's file on the machine model, and print the winner and why.
@@ -172,7 +171,7 @@ def tune(
     if what is not None and model is None:
         raise click.UsageError("--as needs --model: it says which calls of the model to tune for")
     found, machine = find(kernel), load_target(given["target"])
-    cache = None if no_cache else AnswerCache(cache_folder("tune"))
+    cache = None if given["no_cache"] else AnswerCache(cache_folder("tune"))
     with progress() as report:
         if model is None:
             examples = [_example(found, number)]

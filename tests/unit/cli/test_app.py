@@ -151,3 +151,19 @@ def test_sections_name_every_option_once(npuc: Runner, name: str) -> None:
     options = [option for option in command.params if isinstance(option, click.Option)]
     shown = [line.split()[0].rstrip(",") for line in out.splitlines() if line.startswith("  -")]
     assert sorted(shown) == sorted([*(option.opts[0] for option in options), "-h"])
+
+
+def test_no_option_is_declared_twice() -> None:
+    """click keeps the last of two, with a warning to the user."""
+
+    def check(command: click.Command, words: str) -> None:
+        names = [option for parameter in command.params for option in parameter.opts]
+        assert len(names) == len(set(names)), words
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                found = command.get_command(context, name)
+                assert found is not None
+                check(found, f"{words} {name}")
+
+    check(group, "npuc")
