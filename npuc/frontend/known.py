@@ -89,4 +89,7 @@ def unknown_text(node: ir.Node, model: ir.Model) -> str:
         return f"its domain {domain} is not among the operator sets that the model imports"
     if node.domain in _EXTRA or any(schema.domain == node.domain for schema in onnx.defs.get_all_schemas()):
         return f"domain {domain} has no operator {node.op_type} in operator set {model.opset_imports[node.domain]}"
-    return f"operator {node.op_type} is of domain {domain}, which npuc does not know"
+    return (
+        f"operator {node.op_type} is of domain {domain}, which npuc does not know; it needs a body, as a function of "
+        f"the model, which --kernel {domain}::{node.op_type}=FILE.py:NAME may then replace"
+    )

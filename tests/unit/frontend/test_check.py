@@ -84,7 +84,8 @@ def test_one_fault(body, message):
 def test_foreign_domains():
     body = "g (float[2] x) => (float[2] y) { [a] y = org.example.Twist (x) }"
     assert problems(body, extra='"org.example" : 1') == [
-        "node a (org.example.Twist): operator Twist is of domain org.example, which npuc does not know"
+        "node a (org.example.Twist): operator Twist is of domain org.example, which npuc does not know; it "
+        "needs a body, as a function of the model, which --kernel org.example::Twist=FILE.py:NAME may then replace"
     ]
     assert problems(body) == [
         "node a (org.example.Twist): its domain org.example is not among the operator sets that the model imports"
