@@ -19,13 +19,14 @@ def attention(
     softcap * tanh(s / softcap). k_past and v_past may be None. slopes[H] f32: slope * (position of the column -
     position of the row) is added to the scores. sinks[H] f32: scores of a further column without a value. A row that
     sees nothing gives zeros. bm: rows of a block, groups: key heads of a program, bk: past slots of a block; blocks at
-    or past n_past are neither loaded nor multiplied. ones, slots: unused here.
+    or past n_past, or wholly before the window, are neither loaded nor multiplied. ones, slots: unused here.
     """
     rule = Rule(scale, softcap, window, causal)
     (heads, rows, depth), (new, width) = q.shape, v_new.shape[1:]
-    share, past = heads // k_new.shape[0], 0 if k_past is None else k_past.shape[1]
+    share = heads // k_new.shape[0]
     g, i = t.programs(t.cdiv(k_new.shape[0], groups), t.cdiv(rows, bm))
     g, i = g * groups, i * bm
+    past = 0 if k_past is None or not rule.sees_past(i) else k_past.shape[1]
     kv, bm = t.clipped(k_new, (g, 0, 0), (groups, 1, 1))[0], t.clipped(q, (0, i, 0), (1, bm, 1))[1]
     # one row: the heads of a group are the rows of one product, for all groups at once; else a product for each group
     batch, m = (kv, share) if rows == 1 else (share, bm)
@@ -41,7 +42,7 @@ def attention(
         score(t.load(k_new, (g + u, 0, 0), (n, new, depth)), past)
         if k_past is not None:
             for first in t.range(0, past, bk, stages=2):
-                with t.when(t.step.n_past > first):
+                with t.when(rule.past_shown(first, min(first + bk, past) - 1, i)):
                     valid = (1, t.step.n_past - first)
                     score(t.load(k_past, (g + u, first, 0), (n, bk, depth), valid=valid), first)
 
@@ -63,7 +64,7 @@ def attention(
         t.mma(mine[:, :, past:], t.load(v_new, (g + u, 0, 0), (n, new, width)), kn=True, acc=acc)
         if v_past is not None:
             for first in t.range(0, past, bk, stages=2):
-                with t.when(t.step.n_past > first):
+                with t.when(rule.past_shown(first, min(first + bk, past) - 1, i)):
                     valid = (1, t.step.n_past - first)
                     values = t.load(v_past, (g + u, first, 0), (n, bk, width), valid=valid)
                     t.mma(mine[:, :, first : first + values.shape[1]], values, kn=True, acc=acc)

@@ -46,7 +46,7 @@ class _Rows:
         for first in range(0, end, size):
             if not rule.hides_all(self.i, self.count, first, min(size, end - first)):
                 yield _Block(self, False, first, min(size, end - first))
-        slots = 0 if self.arrays.past is None else self.arrays.past[0].shape[1]
+        slots = 0 if self.arrays.past is None or not rule.sees_past(self.i) else self.arrays.past[0].shape[1]
         for first in range(0, slots, size):
             yield _Block(self, True, first, min(size, slots - first))
 
@@ -72,7 +72,8 @@ class _Block:
         self.slots = rows.arrays.slots if past and not rule.softcap and not rule.window else None
 
     def acting(self) -> AbstractContextManager[None]:
-        return t.when(t.step.n_past > self.first) if self.past else nullcontext()
+        last = self.first + self.count - 1
+        return t.when(self.rows.arrays.rule.past_shown(self.first, last, self.rows.i)) if self.past else nullcontext()
 
     def _load(self, which: int, u: int) -> t.Tile:
         """Keys (0) or values (1) of a key head."""

@@ -22,15 +22,16 @@ class _Heads:
     def past(self, cache: t.Array | None, start: int, end: int, size: int) -> Iterator[tuple[int, t.Tile]]:
         """Blocks of the slots from start to end, each with its first slot and under its condition."""
         for first in range(start, end, size):
-            with t.when(t.step.n_past > first):
+            count = min(size, end - first)
+            with t.when(self.rule.past_shown(first, first + count - 1, 0)):
                 assert cache is not None
-                block = (self.kv, min(size, end - first), cache.shape[2])
+                block = (self.kv, count, cache.shape[2])
                 yield first, t.load(cache, (self.g, first, 0), block, valid=(1, t.step.n_past - first))
 
-    def weigh(self, scores: t.Array, top: t.Array, start: int, end: int, alone: bool) -> None:
+    def weigh(self, scores: t.Array, tops: t.Array | None, place: int, start: int, end: int) -> None:
         """Scores of the slots from start to end, and of new rows behind them, become weights in place.
 
-        alone: they sum to 1; else they are relative to the largest score, which `top` gets.
+        They are relative to the largest score, which tops[place] gets; without `tops` they sum to 1.
         """
         s, column = self.rule.capped(t.load(scores, (0, 0, 0), scores.shape)), t.iota((1, scores.shape[2]), 1)
         position = t.where(column < end - start, column + start - t.step.n_past, column - (end - start))
@@ -39,44 +40,38 @@ class _Heads:
         # slots of skipped blocks hold anything, NaN included: `where` drops it
         exists = (column >= end - start) | (position < 0)
         s = t.where(visible(self.rule, position, t.full((1, 1), 0, t.i32), exists), s, float("-inf"))
-        if alone:
+        if tops is None:
             t.store(scores, (0, 0, 0), softmax_rows(s, self.sinks))
             return
         largest = t.max(s, 2)
         t.store(scores, (0, 0, 0), t.exp(s - t.where(largest == float("-inf"), 0.0, largest)))
-        t.store(top, (0, 0, 0), largest)
+        t.store(tops, (place, 0, 0, 0), t.reshape(largest, (1, *largest.shape)))
 
 
-@dataclass(frozen=True)
-class _Part:
-    """Sums over the slots from `start` on, relative to the largest score in `top`."""
-
-    start: int
-    top: t.Array
-    sums: t.Accumulator
-    total: t.Accumulator
+Sums = tuple[t.Accumulator, t.Accumulator]
+"""Of one part: its weights times values, and its weights."""
 
 
-def _merged(parts: list[_Part], sinks: t.Tile | None) -> t.Tile:
-    """The sums of all parts over their totals; a part at or past n_past does not count."""
-    tops = []
-    for part in parts:
-        top = t.load(part.top, (0, 0, 0), part.top.shape)
-        tops.append(
-            top if not part.start else t.where(t.full((1, 1, 1), part.start, t.i32) < t.step.n_past, top, float("-inf"))
-        )
-    highest = tops[0] if sinks is None else t.maximum(tops[0], sinks)
-    for top in tops[1:]:
-        highest = t.maximum(highest, top)
+def _turns(rule: Rule, past: int, part: int) -> int:
+    """How many parts behind the first act in one step at most: those that meet the window - 1 slots before n_past."""
+    behind = t.cdiv(max(past, 1), part) - 1
+    return min(behind, t.cdiv(rule.window - 2, part) + 1) if rule.window else behind
+
+
+def _merged(tops: t.Array, parts: list[Sums], sinks: t.Tile | None) -> t.Tile:
+    """The sums of all parts over their totals. tops [parts, kv, share, 1]: what each is relative to."""
+    top = t.load(tops, (0, 0, 0, 0), tops.shape)
+    highest = t.reshape(t.max(top, 0), tops.shape[1:])
+    highest = highest if sinks is None else t.maximum(highest, sinks)
     highest = t.where(highest == float("-inf"), 0.0, highest)
-    factors = [t.exp(top - highest) for top in tops]
+    factors = [t.exp(t.reshape(top[n : n + 1], highest.shape) - highest) for n in range(len(parts))]
     total = t.zeros(highest.shape) if sinks is None else t.exp(sinks - highest)
-    for part, factor in zip(parts, factors, strict=True):
-        total = total + part.total.read() * factor
+    for (_, weights), factor in zip(parts, factors, strict=True):
+        total = total + weights.read() * factor
     share = t.recip(t.where(total == 0.0, 1.0, total))
-    result = parts[0].sums.read() * (factors[0] * share)
-    for part, factor in zip(parts[1:], factors[1:], strict=True):
-        result = result + part.sums.read() * (factor * share)
+    result = parts[0][0].read() * (factors[0] * share)
+    for (sums, _), factor in zip(parts[1:], factors[1:], strict=True):
+        result = result + sums.read() * (factor * share)
     return result
 
 
@@ -90,10 +85,11 @@ def attention_incremental(
     """As `attention`, for q[H, 1, D]. Each valid row of the past is loaded once.
 
     groups: key heads of a program; part: slots of the past in one softmax, the first of which also has the new rows;
-    parts at or past n_past cost nothing, and several are merged by their largest scores. bk: slots of a load. ones: as
-    in attention_flash; slots: unused here.
+    parts at or past n_past, or wholly before the window, cost nothing, and several are merged by their largest scores.
+    bk: slots of a load. ones: as in attention_flash; slots: unused here.
     """
-    rule, past = Rule(scale, softcap, window, causal), 0 if k_past is None else k_past.shape[1]
+    rule = Rule(scale, softcap, window, causal)
+    past = 0 if k_past is None or not rule.sees_past(0) else k_past.shape[1]
     share, depth, width = q.shape[0] // k_new.shape[0], q.shape[2], v_new.shape[2]
     (p,) = t.programs(t.cdiv(k_new.shape[0], groups))
     g, kv = p * groups, t.clipped(k_new, (p * groups, 0, 0), (groups, 1, 1))[0]
@@ -102,30 +98,38 @@ def attention_incremental(
     )
     heads = _Heads(rule, g, kv, *numbers)
     query = t.reshape(t.load(q, (g * share, 0, 0), (kv * share, 1, depth)), (kv, share, depth))
-    parts, alone = [], past <= part
-    for start in range(0, max(past, 1), part):
+    parts: list[Sums] = []
+    turns = _turns(rule, past, part)
+    tops = t.scratch((1 + turns, kv, share, 1), score_type(q)) if past > part else None
+    if tops is not None:
+        t.store(tops, (0, 0, 0, 0), t.full(tops.shape, float("-inf"), tops.dtype))
+    for number, start in enumerate(range(0, max(past, 1), part)):
+        # parts that never act in one step take turns at the same sums
+        place = number if number <= turns else 1 + (number - 1) % turns
         end, new = min(start + part, past), 0 if start else k_new.shape[1]
-        scores, top = t.scratch((kv, share, end - start + new), score_type(q)), t.scratch((kv, share, 1), score_type(q))
+        scores = t.scratch((kv, share, end - start + new), score_type(q))
         if new:
             product = t.mma(query, t.load(k_new, (g, 0, 0), (kv, new, depth)), scale=rule.product_scale)
             t.store(scores, (0, 0, end - start), product)
         for first, keys in heads.past(k_past, start, end, bk):
             t.store(scores, (0, 0, first - start), t.mma(query, keys, scale=rule.product_scale))
-        with t.when(t.step.n_past > start) if start else nullcontext():
-            heads.weigh(scores, top, start, end, alone)
+        with t.when(rule.past_shown(start, end - 1, 0)) if start else nullcontext():
+            heads.weigh(scores, tops, place, start, end)
 
-        sums, total = (t.accumulator((kv, share, n), init=0.0 if start else None) for n in (width, 1))
+        if place == len(parts):
+            sums, total = (t.accumulator((kv, share, n), init=0.0 if start else None) for n in (width, 1))
+            parts.append((sums, total))
+        sums, total = parts[place]
         if new:
             values = t.load(v_new, (g, 0, 0), (kv, new, width))
             t.mma(t.load(scores, (0, 0, end - start), (kv, share, new)), values, kn=True, acc=sums)
         for first, values in heads.past(v_past, start, end, bk):
             weights = t.load(scores, (0, 0, first - start), (kv, share, values.shape[1]))
             t.mma(weights, values, kn=True, acc=sums)
-        if not alone:
+        if tops is not None:
             count = scores.shape[2]
             row = t.full((1, count), 1.0, scores.dtype) if ones is None else t.load(ones, (0, 0), (1, count))
-            with t.when(t.step.n_past > start) if start else nullcontext():
+            with t.when(rule.past_shown(start, end - 1, 0)) if start else nullcontext():
                 t.mma(t.load(scores, (0, 0, 0), scores.shape), row, acc=total)
-            parts.append(_Part(start, top, sums, total))
-    result = sums.read() if alone else _merged(parts, heads.sinks)
+    result = parts[0][0].read() if tops is None else _merged(tops, parts, heads.sinks)
     t.store(out, (g * share, 0, 0), t.reshape(result, (kv * share, 1, width)))

@@ -37,6 +37,19 @@ class Rule:
         later = self.causal and column > row + rows - 1
         return later or bool(self.window and column + columns - 1 <= row - self.window)
 
+    def sees_past(self, row: t.Index) -> bool:
+        """Whether new rows from `row` on see any slot of the past: the nearest one is at -1."""
+        return not self.window or row <= self.window - 2
+
+    def past_shown(self, first: int, last: int, row: t.Index) -> t.Condition:
+        """Whether new rows from `row` on, which see the past, see any of its slots from `first` to `last`.
+
+        Slot j is at j - n_past, and row i sees what lies behind i - window. So the first row still sees the last slot
+        where n_past < last - row + window.
+        """
+        valid = t.step.n_past > first
+        return valid & (t.step.n_past < last - row + self.window) if self.window else valid
+
 
 def visible(rule: Rule, position: t.Tile, row: t.Tile, exists: t.Tile | None = None) -> t.Tile:
     """Bool [rows, columns] from i32 positions [1, columns] and [rows, 1]. exists: bool, columns that hold anything."""

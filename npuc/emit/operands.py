@@ -9,7 +9,7 @@ from typing import Any
 from npuc.emit.bases import STEP, STEP_FIELDS, BaseTable
 from npuc.emit.errors import EmitError
 from npuc.emit.pool import ConstPlan
-from npuc.tasks.graph import Buffer, CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, Role, ScatterOp, Task
+from npuc.tasks.graph import Buffer, CallOp, CopyOp, FillOp, GatherOp, MmaOp, Region, Role, ScatterOp, Task, When
 from npurt.abi.blob import Reloc
 from npurt.abi.dtypes import DType
 from npurt.abi.records import MAX_RANK, NO_BASE, DmaOp, DpuFlag, Predicate, Queue
@@ -18,7 +18,8 @@ Row = tuple[Any, ...]
 NO_CONST = -1
 MAX_FLAG_OFFSET = 2**31 - 1
 _NOTHING = (NO_BASE, 0, NO_CONST)
-_PREDICATES = {"n_past": Predicate.PAST_GT, "n_new": Predicate.NEW_GT}
+_ABOVE = {"n_past": Predicate.PAST_GT, "n_new": Predicate.NEW_GT}
+_RANGES = {"n_past": Predicate.PAST_IN, "n_new": Predicate.NEW_IN}
 
 
 @dataclass
@@ -50,7 +51,7 @@ class Locate:
 def predicate(task: Task, locate: Locate) -> tuple[int, int, int]:
     """pred, pred_value and pred_base. EmitError where a record cannot say it."""
     if task.flag is None:
-        return (Predicate.ALWAYS, 0, 0) if task.when is None else (_PREDICATES[task.when.field], task.when.above, 0)
+        return (Predicate.ALWAYS, 0, 0) if task.when is None else _of_step(task.when)
     if task.when is not None or len(task.flag.reads) != 1:
         raise locate.refuse(
             task, f"{len(task.flag.reads)} flags{'' if task.when is None else ' and a step predicate'}, "
@@ -64,6 +65,12 @@ def predicate(task: Task, locate: Locate) -> tuple[int, int, int]:
             "one int32 in the first 2 GiB of memory that tasks write was expected"
         )  # fmt: skip
     return Predicate.FLAG_NZ if task.flag.taken else Predicate.FLAG_Z, offset, base
+
+
+def _of_step(when: When) -> tuple[int, int, int]:
+    if when.most is None:
+        return _ABOVE[when.field], when.above, 0
+    return _RANGES[when.field], when.above, max(when.most - when.above, 0)
 
 
 Move = CopyOp | FillOp | GatherOp | ScatterOp

@@ -19,7 +19,7 @@ from npuc.report.rows import Record
 from npuc.report.tensors import LABELS, tensor_text
 from npurt.abi import blob
 from npurt.abi.blob import Reloc
-from npurt.abi.records import DMA, FLAGS, NO_BASE, BaseKind, DmaOp, DpuFlag, Predicate, Step
+from npurt.abi.records import DMA, FLAGS, NO_BASE, PREDICATE_FIELDS, RANGES, BaseKind, DmaOp, DpuFlag, Predicate, Step
 from npurt.elf import Symbol
 
 VALUE, AT = "\0", "\1"
@@ -216,7 +216,8 @@ class Describer:
         if code in FLAGS:
             flag, values = self._operand(r["pred_base"], r["pred_value"], bindings)
             return f" when {flag} {'!=' if code is Predicate.FLAG_NZ else '=='} 0", values
-        return f" when {'n_past' if code is Predicate.PAST_GT else 'n_new'}>{VALUE}", (r["pred_value"],)
+        above, text = r["pred_value"], f" when {PREDICATE_FIELDS[code].name.lower()}>{VALUE}"
+        return (f"{text} and <={VALUE}", (above, above + r["pred_base"])) if code in RANGES else (text, (above,))
 
 
 def _along(r: Record, first: int) -> str:

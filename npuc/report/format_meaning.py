@@ -83,7 +83,7 @@ _SYNC = {
 _PREDICATE = {
     "pred": "Predicate",
     "pred_value": "what the step field is compared with; of FLAG_NZ and FLAG_Z the flag's bytes from its base",
-    "pred_base": "base row of the flag; 0 for other predicates",
+    "pred_base": "base row of the flag; of PAST_IN and NEW_IN the number of values that hold; else 0",
 }
 
 MEANING: dict[str, dict[str, str]] = {

@@ -69,7 +69,7 @@ def program_job(
 def _acts(task: Task, step: Mapping[str, int], taken: Taken) -> bool:
     if task.flag is not None and task.flag.taken != (taken if isinstance(taken, bool) else taken(task)):
         return False
-    return task.when is None or step[task.when.field] > task.when.above
+    return task.when is None or task.when.holds(step)
 
 
 def _seconds(program: EntryProgram, target: Target, engines: Sequence[Engine], step: Mapping[str, int]) -> _Seconds:

@@ -8,7 +8,7 @@ from the regions. Trace order is a correct sequential execution.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -111,10 +111,15 @@ class StepValue:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """Step predicate: the task acts only where step[field] > above."""
+    """Step predicate: the task acts only where step[field] > above and, where `most` is given, step[field] <= most."""
 
     field: str
     above: int
+    most: int | None = None
+
+    def holds(self, step: Mapping[str, int]) -> bool:
+        """Whether the task acts at these values of the step fields."""
+        return step[self.field] > self.above and (self.most is None or step[self.field] <= self.most)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,8 @@ class _Reader:
             elif word == "when":
                 step = cursor.name()
                 cursor.expect(">")
-                when = When(step, cursor.integer())
+                above = cursor.integer()
+                when = When(step, above, cursor.integer() if cursor.accept("most") else None)
             elif word == "flag":
                 taken = not cursor.accept("untaken")
                 if taken:

@@ -98,7 +98,8 @@ def _task(index: int, task: Task, labels: dict[bytes, str]) -> str:
     if origin.coord:
         tail.append(f"coord {_list(origin.coord)}")
     if task.when is not None:
-        tail.append(f"when {task.when.field} > {task.when.above}")
+        most = "" if task.when.most is None else f" most {task.when.most}"
+        tail.append(f"when {task.when.field} > {task.when.above}{most}")
     if task.flag is not None:
         tail.append(f"flag {'taken' if task.flag.taken else 'untaken'} {_list(task.flag.reads)}")
     return " ".join([*words, *([";", *tail] if tail else [])])

@@ -3,7 +3,7 @@
 from npuc import tile as t
 """
 
-from npuc.tile.affine import Index
+from npuc.tile.affine import Condition, Index
 from npuc.tile.arrays import Accumulator, Array
 from npuc.tile.codes import dequant, mma_scaled, unpack
 from npuc.tile.errors import KernelError
@@ -86,6 +86,7 @@ __all__ = [
     "Accumulator",
     "Array",
     "ArrayType",
+    "Condition",
     "DType",
     "Example",
     "Index",

@@ -21,10 +21,39 @@ class SplitNeeded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """step[field] > above: what `when` takes."""
+    """above < step[field] <= most, either bound None where there is none: what `when` takes."""
 
     field: str
-    above: Affine
+    above: Affine | None = None
+    most: Affine | None = None
+
+    def __and__(self, other: Condition) -> Condition:
+        """A range, from a lower and an upper bound of one field."""
+        if not isinstance(other, Condition):
+            return NotImplemented
+        low, high = (self, other) if self.most is None else (other, self)
+        if self.field != other.field or low.above is None or low.most is not None or high.above is not None:
+            raise refused(
+                f"({self}) & ({other}): a range has one lower and one upper bound of one field of the step block, "
+                "such as (t.step.n_past > a) & (t.step.n_past <= b)"
+            )
+        return Condition(self.field, low.above, high.most)
+
+    def __bool__(self) -> bool:
+        raise refused(
+            f"{self} is only known when the device runs; use it in when(), and & for a range: "
+            "(t.step.n_past > a) & (t.step.n_past <= b)"
+        )
+
+    def holds(self, pids: Sequence[int], step: Mapping[str, int]) -> bool:
+        """Whether it holds in one program."""
+        value = step[self.field]
+        above = self.above is None or value > self.above.at(pids)
+        return above and (self.most is None or value <= self.most.at(pids))
+
+    def __str__(self) -> str:
+        signs = ((">", self.above), ("<=", self.most))
+        return " and ".join(f"step.{self.field} {sign} {bound}" for sign, bound in signs if bound is not None)
 
     def __bool__(self) -> bool:
         raise refused(
@@ -134,22 +163,23 @@ class Affine:
     def __ge__(self, other: object) -> Any:
         return self._compare(other, -1)
 
-    def _compare(self, other: object, shift: int) -> Any:
-        """self > other + shift, as a bool, or as a condition where a step field decides."""
+    def _compare(self, other: object, shift: int, above: bool = True) -> Any:
+        """self > other + shift (not above: <=), as a bool, or as a condition where a step field decides."""
         if not isinstance(other, (int, Affine)):
             return NotImplemented
         field = self.step_field
         if field is None:
-            return int(self) > int(other) + shift
+            return (int(self) > int(other) + shift) == above
         if dict(self.terms)[field] != 1 or affine(other).step_field is not None:
             raise refused(f"a condition must have the form step.{field} > number, got {self} > {other}")
-        return Condition(field, affine(other) - self.without_step() + shift)
+        bound = affine(other) - self.without_step() + shift
+        return Condition(field, above=bound) if above else Condition(field, most=bound)
 
-    def __lt__(self, other: object) -> bool:
-        return int(self) < int(other) if isinstance(other, (int, Affine)) else NotImplemented
+    def __lt__(self, other: object) -> Any:
+        return self._compare(other, -1, above=False)
 
-    def __le__(self, other: object) -> bool:
-        return int(self) <= int(other) if isinstance(other, (int, Affine)) else NotImplemented
+    def __le__(self, other: object) -> Any:
+        return self._compare(other, 0, above=False)
 
     def __eq__(self, other: object) -> bool:
         return int(self) == int(other) if isinstance(other, (int, Affine)) else NotImplemented

@@ -46,4 +46,4 @@ def _text(condition: AnyCondition) -> str:
     """A condition as its author wrote it."""
     if isinstance(condition, FlagCondition):
         return "when(flag)" if condition.taken else "when(flag, taken=False)"
-    return f"when(step.{condition.field} > {condition.above})"
+    return f"when({condition})"

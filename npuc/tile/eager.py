@@ -136,7 +136,7 @@ class EagerExecutor:
         if isinstance(condition, FlagCondition):
             self._acts = bool(self._values[condition.flag.id].any()) == condition.taken
         else:
-            self._acts = self._step[condition.field] > condition.above.at(self._pids)
+            self._acts = condition.holds(self._pids, self._step)
         self._predicated = True
         yield
         self._acts, self._predicated = True, False

@@ -8,7 +8,7 @@ from itertools import product
 
 from npuc.tasks import Buffer, CallOp, CopyOp, Origin, Region, StepValue, Task, When
 from npuc.tasks.graph import TaskOp
-from npuc.tile.affine import Affine
+from npuc.tile.affine import Affine, Condition
 from npuc.tile.template import TaskTemplate, Template
 from npuc.tile.views import View
 from npurt.abi.dtypes import DType
@@ -58,9 +58,14 @@ class _Stamp:
             tuple([operand.region(pids, places) for operand in self.reads]),
             tuple([operand.region(pids, places) for operand in self.writes]),
             Origin(origin.entry, origin.node, origin.kernel, origin.coord + pids, task.stage),
-            None if task.when is None else When(task.when.field, task.when.above.at(pids)),
+            None if task.when is None else _when(task.when, pids),
             task.flag,
         )
+
+
+def _when(condition: Condition, pids: Pids) -> When:
+    above = -1 if condition.above is None else condition.above.at(pids)  # no step field is negative
+    return When(condition.field, above, None if condition.most is None else condition.most.at(pids))
 
 
 class Stamper:

@@ -77,8 +77,9 @@ def range(*bounds: Index, stages: int = 1) -> Iterator[int]:
 def when(condition: Condition | Tile | bool, *, taken: bool = True) -> AbstractContextManager[None]:
     """A block whose loads, products and stores act only where the condition holds.
 
-    condition: on t.step, such as t.step.n_past > 64; or a flag, a bool or i32 tile of one element, which the device
-    looks at when it gets there: not 0 is true. taken: False for a block that acts where a flag is 0.
+    condition: on t.step, such as t.step.n_past > 64, or a range, (t.step.n_past > 64) & (t.step.n_past <= 128); or a
+    flag, a bool or i32 tile of one element, which the device looks at when it gets there: not 0 is true. taken: False
+    for a block that acts where a flag is 0.
     A tile made inside may not be used outside (it may never have been computed): store it in scratch and load that.
     What skipped stores would have written stays as it was.
     """

@@ -18,6 +18,7 @@ from npurt.abi.records import (
     FLAG_BYTES,
     FLAGS,
     NO_BASE,
+    RANGES,
     STEP_BYTES,
     BaseKind,
     DmaOp,
@@ -73,10 +74,11 @@ def check_bases(bases: np.ndarray, weights_bytes: int, scratch_bytes: int) -> No
 
 
 def _check_predicates(records: np.ndarray, bases: np.ndarray, refuse: Refuse) -> None:
-    """Known predicates; a flag is an aligned int32 inside its base, any other predicate has none."""
+    """Known predicates; a flag is an aligned int32 inside its base, a range has any extent, others have neither."""
     check_rows(~np.isin(records["pred"], _PREDICATES), "predicate is unknown", refuse)
     flagged = np.isin(records["pred"], FLAGS)
-    check_rows(~flagged & (records["pred_base"] != 0), "a predicate of the step has a base", refuse)
+    alone = ~flagged & ~np.isin(records["pred"], RANGES)
+    check_rows(alone & (records["pred_base"] != 0), "a predicate of the step has a base", refuse)
     check_rows(flagged & (records["pred_value"] % FLAG_BYTES != 0), "the flag is not aligned", refuse)
     one, word = np.ones((len(records), 1), np.int64), np.full(len(records), FLAG_BYTES)
     flags = views(records["pred_base"], records["pred_value"].astype(np.int64), one, word[:, None], word)

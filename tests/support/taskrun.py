@@ -170,7 +170,7 @@ def _interleaved(a: Region, b: Region) -> bool:
 
 
 def _holds(when: When | None, step: Step) -> bool:
-    return when is None or step[when.field] > when.above
+    return when is None or when.holds(step)
 
 
 def _value(value: StepValue, step: Step) -> int:

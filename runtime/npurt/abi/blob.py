@@ -6,7 +6,7 @@ from enum import IntEnum, IntFlag
 
 import numpy as np
 
-ABI_MAJOR, ABI_MINOR = 1, 0
+ABI_MAJOR, ABI_MINOR = 1, 1
 E_MACHINE = 0x4E50  # unassigned in the ELF registry
 PAGE = 4096
 

@@ -91,8 +91,9 @@ STEP_BYTES = 64
 class Predicate(IntEnum):
     """A task whose predicate is false does nothing but still waits for and posts its barriers.
 
-    Those of the step block are known at submit. A flag is an int32 in device memory, `pred_value` bytes from base
-    `pred_base`, which the engine reads when the task starts.
+    Those of the step block are known at submit. Of a range `pred_base` is the number of values that hold, from
+    pred_value + 1 on; 0 where none does. A flag is an int32 in device memory, `pred_value` bytes from base `pred_base`,
+    which the engine reads when the task starts.
     """
 
     ALWAYS = 0
@@ -100,9 +101,17 @@ class Predicate(IntEnum):
     NEW_GT = 2  # step[N_NEW] > pred_value
     FLAG_NZ = 3  # the flag is not 0
     FLAG_Z = 4  # the flag is 0
+    PAST_IN = 5  # pred_value < step[N_PAST] <= pred_value + pred_base
+    NEW_IN = 6  # pred_value < step[N_NEW] <= pred_value + pred_base
 
 
 FLAGS = (Predicate.FLAG_NZ, Predicate.FLAG_Z)
+RANGES = (Predicate.PAST_IN, Predicate.NEW_IN)
+PREDICATE_FIELDS = {
+    Predicate.PAST_GT: Step.N_PAST, Predicate.PAST_IN: Step.N_PAST,
+    Predicate.NEW_GT: Step.N_NEW, Predicate.NEW_IN: Step.N_NEW,
+}  # fmt: skip
+"""The field that each predicate of the step block compares."""
 FLAG_BYTES = 4
 
 

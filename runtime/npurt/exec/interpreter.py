@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from npurt.abi.records import FLAGS, Predicate, Step
+from npurt.abi.records import FLAGS, PREDICATE_FIELDS, RANGES, Predicate, Step
 from npurt.exec.memory import Bases
 from npurt.image import Entry, Tables, TaskRef
 
@@ -50,14 +50,19 @@ class Actives:
         """Nothing: a predicate is read at the start."""
 
 
-def predicated(entry: Entry, tables: Tables) -> dict[int, tuple[Step, int]]:
-    """Of each task with a step predicate, by index: the step field, and the value that it must exceed."""
-    field = {Predicate.PAST_GT: Step.N_PAST, Predicate.NEW_GT: Step.N_NEW}
-    found = {}
+StepRange = tuple[Step, int, int | None]
+"""A step field, the value that it must exceed, and the largest that it may have, None where any will do."""
+
+
+def predicated(entry: Entry, tables: Tables) -> dict[int, StepRange]:
+    """The step predicate of each task that has one, by index."""
+    found: dict[int, StepRange] = {}
     for task in entry.tasks:
         record = getattr(tables, task.table)[task.row]
-        if record["pred"] in field:
-            found[task.index] = field[Predicate(int(record["pred"]))], int(record["pred_value"])
+        code, above = Predicate(int(record["pred"])), int(record["pred_value"])
+        if code in PREDICATE_FIELDS:
+            most = above + int(record["pred_base"]) if code in RANGES else None
+            found[task.index] = PREDICATE_FIELDS[code], above, most
     return found
 
 
@@ -79,14 +84,18 @@ def flagged(entry: Entry, tables: Tables, bases: Bases) -> Flags:
 
 def run(
     tasks: Sequence[TaskRef],
-    predicates: Mapping[int, tuple[Step, int]],
+    predicates: Mapping[int, StepRange],
     flags: Flags,
     step: Mapping[Step, int],
     hooks: Sequence[Hook],
 ) -> None:
     """Runs tasks in the given order. predicates: as `predicated` gives them; flags: as `flagged` does; step: the values
     of the step block."""
-    skipped = {index for index, (field, above) in predicates.items() if step[field] <= above}
+    skipped = {
+        index
+        for index, (field, above, most) in predicates.items()
+        if step[field] <= above or (most is not None and step[field] > most)
+    }
     with np.errstate(all="ignore"):
         for task in tasks:
             active = task.index not in skipped

@@ -23,6 +23,8 @@ from npurt.image import Image
 from npurt.relocate import apply_steps
 from npurt.shave.machine import Prepared, prepare
 
+_ANY = 2**31 - 1  # no step field, an int32, is larger
+
 
 class Emitter:
     """Makes the calls of tasks on one device's memory."""
@@ -46,7 +48,8 @@ class Emitter:
     def _guard(self, pred: Predicate | FlagPredicate, calls: list[Call]) -> Call:
         if isinstance(pred, FlagPredicate):
             return _flagged, (self._context.memory.view(pred.flag), pred.nonzero, calls)
-        return _guarded, (self._context.step, pred.step, pred.above, calls)
+        most = _ANY if pred.most is None else pred.most
+        return _guarded, (self._context.step, pred.step, pred.above, most, calls)
 
     def _calls(self, op: Op) -> list[Call]:
         context = self._context
@@ -100,7 +103,7 @@ def _flagged(flag: np.ndarray, nonzero: bool, calls: list[Call]) -> None:
             function(*arguments)
 
 
-def _guarded(step: list[int], field: int, above: int, calls: list[Call]) -> None:
-    if step[field] > above:
+def _guarded(step: list[int], field: int, above: int, most: int, calls: list[Call]) -> None:
+    if above < step[field] <= most:
         for function, arguments in calls:
             function(*arguments)

@@ -11,7 +11,7 @@ import numpy as np
 from npurt.abi.bytecode import ArgMode
 from npurt.abi.bytecode import Op as Code
 from npurt.abi.dtypes import DType
-from npurt.abi.records import FLAGS, NO_BASE, BaseKind, DmaOp, DpuFlag, Queue, Step
+from npurt.abi.records import FLAGS, NO_BASE, PREDICATE_FIELDS, RANGES, BaseKind, DmaOp, DpuFlag, Queue, Step
 from npurt.abi.records import Predicate as PredicateCode
 from npurt.fast.cells import Cells
 from npurt.fast.codes import Codes
@@ -21,7 +21,6 @@ from npurt.fast.refs import Plane, Ref, make_ref, plane_of, raw, spread
 from npurt.image import Entry, Image, StepPatch, TaskRef
 from npurt.shave.program import Program
 
-_STEP_FIELD = {PredicateCode.PAST_GT: Step.N_PAST, PredicateCode.NEW_GT: Step.N_NEW}
 _MOVED = (DType.F16, DType.BF16, DType.F32)  # types that copies convert among
 _TABLE_ROW = 8  # bytes of DPU_TABLE
 
@@ -207,7 +206,10 @@ def _predicate(fields: dict[str, Any]) -> Pred:
     if code in FLAGS:
         flag = make_ref(fields["pred_base"], DType.I32, fields["pred_value"], (), ())
         return FlagPredicate(flag, code is PredicateCode.FLAG_NZ, -1)
-    return None if code is PredicateCode.ALWAYS else Predicate(_STEP_FIELD[code], fields["pred_value"])
+    if code is PredicateCode.ALWAYS:
+        return None
+    above = fields["pred_value"]
+    return Predicate(PREDICATE_FIELDS[code], above, above + fields["pred_base"] if code in RANGES else None)
 
 
 def _matrix(fields: dict[str, Any], name: str, height: int, width: int) -> Ref:

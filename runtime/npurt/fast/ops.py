@@ -25,10 +25,11 @@ FLAG = "flag"
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """True where the step field is above the value."""
+    """True where the step field is above the value and, where `most` is given, not above that."""
 
     step: Step
     above: int
+    most: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from npurt.abi.dtypes import DType
-from npurt.abi.records import FLAGS, BaseKind, Predicate, Queue, Step
+from npurt.abi.records import FLAGS, PREDICATE_FIELDS, RANGES, BaseKind, Predicate, Queue, Step
 from npurt.device import step_values
 from npurt.errors import TargetError
 from npurt.exec.order import read_sync
@@ -44,7 +44,8 @@ class EntryTimer:
         barriers = image.tables.barriers[entry.barriers.start : entry.barriers.stop]
         self._barriers = [(number, producers, consumers) for number, producers, consumers, _ in barriers.tolist()]
         self._predicate = np.concatenate([records["pred"] for records in (dma, dpu, shave)])
-        self._above = np.concatenate([records["pred_value"] for records in (dma, dpu, shave)])
+        self._above = np.concatenate([records["pred_value"].astype(np.int64) for records in (dma, dpu, shave)])
+        self._most = self._above + np.concatenate([records["pred_base"] for records in (dma, dpu, shave)])
         patches = [image.steps[i] for i in entry.steps]
         cut = [patch for patch in patches if patch.field == "valid"]
         self._cut = np.array([(p.row - entry.dma.start, p.symbol, p.addend) for p in cut], np.int64).reshape(-1, 3)
@@ -100,10 +101,11 @@ class EntryTimer:
     def _active(self, step: Mapping[Step, int], taken: bool | np.ndarray) -> np.ndarray:
         if isinstance(taken, np.ndarray):
             return taken
-        unset = self._predicate == (Predicate.FLAG_Z if taken else Predicate.FLAG_NZ)
-        past = (self._predicate == Predicate.PAST_GT) & (step[Step.N_PAST] <= self._above)
-        new = (self._predicate == Predicate.NEW_GT) & (step[Step.N_NEW] <= self._above)
-        return np.asarray(~(past | new | unset))
+        idle = self._predicate == (Predicate.FLAG_Z if taken else Predicate.FLAG_NZ)
+        for code, field in PREDICATE_FIELDS.items():
+            outside = (step[field] <= self._above) | ((step[field] > self._most) & (code in RANGES))
+            idle |= (self._predicate == code) & outside
+        return np.asarray(~idle)
 
     def _job(self, transfers: Transfers, active: np.ndarray) -> Job:
         """A task whose predicate is false costs its issue alone."""

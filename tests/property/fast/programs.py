@@ -206,6 +206,8 @@ class RandomProgram:
         first, rows = int(self.pick(0, 4)), 4
         keys = self.place(self.state, rows, WIDTH)
         pred = {"pred": Predicate.PAST_GT, "pred_value": first} if self.rng.random() < 0.6 else {}
+        if pred and self.rng.random() < 0.3:
+            pred = {"pred": Predicate.PAST_IN, "pred_value": first, "pred_base": int(self.pick(0, 1, 3))}
         a = self.some()
         c = self.place(F32, a.rows, rows)
         spans = [{*range(*t.span)} for t in (keys, a, c)]

@@ -19,7 +19,7 @@ def test_a_good_blob(tmp_path):
     path = tmp_path / "good.npu"
     path.write_bytes(good().to_bytes())
     image = load(path)
-    assert image.version == (1, 0)
+    assert image.version == (1, 1)
     assert image.assets == {"note.txt": b"hello"}
     assert image.meta["target"] == "npu40xx"
     assert not image.weights.flags.writeable
@@ -57,7 +57,7 @@ def test_path_errors(tmp_path):
 def test_versions_are_both_named(version: tuple[int, int], remedy: str):
     tiny = good()
     tiny.version = version
-    assert refused(tiny) == f"the blob has format {version[0]}.{version[1]}, this runtime reads 1.0 to 1.0: {remedy}"
+    assert refused(tiny) == f"the blob has format {version[0]}.{version[1]}, this runtime reads 1.0 to 1.1: {remedy}"
 
 
 def test_a_changed_section_does_not_match_its_digest():
@@ -124,7 +124,7 @@ EDITS = [
      "entry main, dma task 0: source spans bytes"),
     (set_field("dma", 0, valid=3), "entry main, dma task 0: more valid rows than rows"),
     (set_field("dpu", 0, flags=64), "entry main, dpu task 0: flag is unknown"),
-    (set_field("dpu", 0, pred=5), "entry main, dpu task 0: predicate is unknown"),
+    (set_field("dpu", 0, pred=7), "entry main, dpu task 0: predicate is unknown"),
     (set_field("dma", 0, pred_base=1), "entry main, dma task 0: a predicate of the step has a base"),
     (set_field("dma", 0, pred=3, pred_value=2), "entry main, dma task 0: the flag is not aligned"),
     (set_field("dma", 0, pred=3, pred_value=4096),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npuc.tasks.assemble import ListingError, assemble
-from npuc.tasks.graph import Buffer, Const, Task, TaskGraph
+from npuc.tasks.graph import Buffer, Const, Task, TaskGraph, When
 from npuc.tasks.text import TaskTextError, format_tasks, parse_tasks
 from npuc.tasks.words import Cursor, word
 from npurt.shave import listing, parse
@@ -41,6 +41,15 @@ def test_every_field_reads_back() -> None:
     again = parse_tasks(GOLDEN.read_text())
     assert [plain(task) for task in again.tasks] == [plain(task) for task in graph().tasks]
     assert (again.entry, again.rows, again.capacity) == ("prefill", 128, 1152)
+
+
+@pytest.mark.parametrize("when", [When("n_past", 64, 128), When("n_new", -1, 0)])
+def test_a_range_of_a_step_field(when: When) -> None:
+    made = graph()
+    made.tasks[3] = dataclasses.replace(made.tasks[3], when=when)
+    text = format_tasks(made)
+    assert f"when {when.field} > {when.above} most {when.most}\n" in text
+    assert parse_tasks(text).tasks[3].when == when
 
 
 def test_buffers_keep_their_identity() -> None:

@@ -115,6 +115,24 @@ CASES = {
         "when() takes a condition on t.step, such as t.step.n_past > 64, or a flag tile; use `if` for static values",
         "t.when(n > 3)",
     ),
+    "half a range": (
+        "t.when((t.step.n_past > 3) & (t.step.n_past > 5))",
+        "(step.n_past > 3) & (step.n_past > 5): a range has one lower and one upper bound of one field "
+        "of the step block, such as (t.step.n_past > a) & (t.step.n_past <= b)",
+        "(t.step.n_past > 3) & (t.step.n_past > 5)",
+    ),
+    "range of two fields": (
+        "t.when((t.step.n_past > 3) & (t.step.n_new < 5))",
+        "(step.n_past > 3) & (step.n_new <= 4): a range has one lower and one upper bound of one field "
+        "of the step block, such as (t.step.n_past > a) & (t.step.n_past <= b)",
+        "(t.step.n_past > 3) & (t.step.n_new < 5)",
+    ),
+    "chained": (
+        "t.when(3 < t.step.n_past < 9)",
+        "step.n_past > 3 is only known when the device runs; use it in when(), and & for a range: "
+        "(t.step.n_past > a) & (t.step.n_past <= b)",
+        "3 < t.step.n_past < 9",
+    ),
     "valid": (
         "b = t.load(x, (0, 0), (4, 8), valid=(0, 3))",
         "valid rows must have the form step.field + number, got 3; for a static extent use a smaller tile",

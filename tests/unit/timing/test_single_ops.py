@@ -79,6 +79,14 @@ def test_a_task_whose_predicate_is_false_takes_no_time():
     assert (timing.makespan, timing.ddr_read) == (0, 0)
 
 
+@pytest.mark.parametrize(
+    ("above", "width", "acts"), [(-1, 1, True), (-3, 3, True), (-1, 0, False), (-3, 2, False), (0, 9, False)]
+)
+def test_a_predicate_of_a_range_has_two_ends(above: int, width: int, acts: bool):
+    blob = loads((64, 512), pred=Predicate.PAST_IN, pred_value=above, pred_base=width)
+    assert timed(blob, n_past=0).ddr_read == acts * 64 * 512 * 2
+
+
 def test_a_fill_writes_at_the_engines_own_rate():
     blob = TinyBlob(cmx=4096)
     blob.dma("cmx", "cmx", (2, 512), F16, op=DmaOp.FILL)
