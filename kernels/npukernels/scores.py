@@ -41,7 +41,7 @@ class Rule:
         """Whether new rows from `row` on see any slot of the past: the nearest one is at -1."""
         return not self.window or row <= self.window - 2
 
-    def past_shown(self, first: int, last: int, row: t.Index) -> t.Condition:
+    def past_shown(self, first: int, last: int, row: t.Index) -> t.Condition | bool:
         """Whether new rows from `row` on, which see the past, see any of its slots from `first` to `last`.
 
         Slot j is at j - n_past, and row i sees what lies behind i - window. So the first row still sees the last slot

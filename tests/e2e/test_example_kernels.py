@@ -14,6 +14,7 @@ import pytest
 import npuc
 from npuc.cli import main
 from npurt import load
+from tests.support.models import DATA
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "kernels"
 KERNELS = sorted(path.name for path in EXAMPLES.glob("*.py") if path.name != "models.py")
@@ -69,6 +70,18 @@ def test_flash_attention_in_the_default_model(capsys: pytest.CaptureFixture[str]
     binding = f"attention={EXAMPLES}/flash_attention.py:flash_attention"
     sizes = ["--max-prompt-len", "40", "--chunk", "20", "--capacities", "64"]
     assert main(["check", str(DEFAULT), "--precision", precision, "--kernel", binding, *sizes]) == 0
+    assert "greedy tokens: 5 of 5 equal" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("precision", ["f32", "f16"])
+def test_sliding_window_attention_in_a_model_with_windows(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], precision: str
+) -> None:
+    """Two of its three layers have a window of 6; the prompt is longer, and the cache twice as long again."""
+    binding = f"attention={EXAMPLES}/sliding_window_attention.py:sliding_window_attention"
+    model = str(DATA / "families" / "gemma3-dyn-18.onnx")
+    sizes = ["--max-prompt-len", "20", "--chunk", "8", "--capacities", "40", "--prompt-ids", "3 1 4 1 5 9 2 6 5 3 5 8"]
+    assert main(["check", model, "--precision", precision, "--kernel", binding, *sizes]) == 0
     assert "greedy tokens: 5 of 5 equal" in capsys.readouterr().out
 
 

@@ -68,7 +68,7 @@ def test_a_memory_that_the_format_does_not_know(tmp_path: Path) -> None:
         draft.add("dma.in", CopyOp(), [view(buffers[0], (8,))], [view(buffers[1], (8,))], ("n", "copy", (), "load"))
 
     assert refusal(drafted(fill), tmp_path / "x") == (
-        "entry main, buffer a: memory 'l0c' has no base in a blob of version 1.0; local buffers lie in cmx or ddr"
+        "entry main, buffer a: memory 'l0c' has no base in a blob of version 1.1; local buffers lie in cmx or ddr"
     )
 
 

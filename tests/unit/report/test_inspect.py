@@ -63,7 +63,7 @@ def test_the_object_is_plain_json(path: Path) -> None:
 
 def test_text(path: Path) -> None:
     lines = inspect_text(inspect_blob(path)).splitlines()
-    assert lines[0] == f"blob version 1.0, {path.stat().st_size / 1000:.1f} kB, for npu40xx in f16"
+    assert lines[0] == f"blob version 1.1, {path.stat().st_size / 1000:.1f} kB, for npu40xx in f16"
     assert lines[2].split("  ")[0] == "entry"
     assert lines[3].startswith("prefill")
     assert "3.8 kB of 1.5 MB" in lines[3]
