@@ -58,7 +58,7 @@ def test_another_version(good: Path, tmp_path: Path) -> None:
     data[at] = 2
     path = tmp_path / "bad.blob"
     assert refused(path, bytes(data)) == (
-        f"{path}: the blob has format 2.0, this runtime reads 1.0 to 1.1: use a newer npuc to run it"
+        f"{path}: the blob has format 2.1, this runtime reads 1.0 to 1.1: use a newer npuc to run it"
     )
 
 

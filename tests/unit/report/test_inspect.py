@@ -27,7 +27,7 @@ def path(small: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_entries(path: Path, small: Model) -> None:
     found = inspect_blob(path)
-    assert (found["version"], found["target"], found["precision"]) == ("1.0", "npu40xx", "f16")
+    assert (found["version"], found["target"], found["precision"]) == ("1.1", "npu40xx", "f16")
     assert found["file_bytes"] == path.stat().st_size
     first = found["entries"][0]
     assert first["name"] == "prefill" and (first["rows"], first["capacity"]) == (4, 16)
