@@ -41,8 +41,8 @@ class Condition:
 
     def __bool__(self) -> bool:
         raise refused(
-            f"{self} is only known when the device runs; use it in when(), and & for a range: "
-            "(t.step.n_past > a) & (t.step.n_past <= b)"
+            f"{self} is only known when the device runs; write `with t.when(...)` in place of `if` or `while`, "
+            "and (a) & (b) for a range"
         )
 
     def holds(self, pids: Sequence[int], step: Mapping[str, int]) -> bool:
@@ -54,12 +54,6 @@ class Condition:
     def __str__(self) -> str:
         signs = ((">", self.above), ("<=", self.most))
         return " and ".join(f"step.{self.field} {sign} {bound}" for sign, bound in signs if bound is not None)
-
-    def __bool__(self) -> bool:
-        raise refused(
-            f"step.{self.field} > {self.above} is only known when the device runs; "
-            "write `with t.when(...)` in place of `if` or `while`"
-        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -129,8 +129,8 @@ CASES = {
     ),
     "chained": (
         "t.when(3 < t.step.n_past < 9)",
-        "step.n_past > 3 is only known when the device runs; use it in when(), and & for a range: "
-        "(t.step.n_past > a) & (t.step.n_past <= b)",
+        "step.n_past > 3 is only known when the device runs; write `with t.when(...)` in place of `if` or `while`, "
+        "and (a) & (b) for a range",
         "3 < t.step.n_past < 9",
     ),
     "valid": (
@@ -143,7 +143,8 @@ CASES = {
         if t.step.n_past > 3:
             a = a + 1.0
         """,
-        "step.n_past > 3 is only known when the device runs; write `with t.when(...)` in place of `if` or `while`",
+        "step.n_past > 3 is only known when the device runs; write `with t.when(...)` in place of `if` or `while`, "
+        "and (a) & (b) for a range",
         "t.step.n_past > 3",
     ),
     "step as a loop": (
@@ -151,7 +152,8 @@ CASES = {
         while t.step.n_past > 3:
             a = a + 1.0
         """,
-        "step.n_past > 3 is only known when the device runs; write `with t.when(...)` in place of `if` or `while`",
+        "step.n_past > 3 is only known when the device runs; write `with t.when(...)` in place of `if` or `while`, "
+        "and (a) & (b) for a range",
         "t.step.n_past > 3",
     ),
     "step as a bound": (
