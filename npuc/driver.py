@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from npuc.answers import AnswerCache
-from npuc.authoring.bindings import bindings, library_of
-from npuc.authoring.errors import KernelSourceError
+from npuc.authoring.bindings import bindings, call_lines, library_of
 from npuc.bound import bound_record
 from npuc.check import check
 from npuc.emit import write_blob
@@ -27,7 +26,7 @@ from npuc.lower.consts import ConstPool
 from npuc.lower.entry import Lowered, lower
 from npuc.lower.errors import LoweringRefused
 from npuc.lower.forms import FormChooser, form_lines
-from npuc.lower.library import Binding, Library, call_name
+from npuc.lower.hosted import HostCut, cut_for_host
 from npuc.lower.new_rows import state_dtype
 from npuc.lower.storage import Storage
 from npuc.lower.walk import state_buffers
@@ -41,6 +40,7 @@ from npuc.schedule import EntryProgram, OverflowRefused, schedule
 from npuc.tasks import Buffer
 from npuc.tile import TraceCache
 from npurt.abi.dtypes import DType
+from npurt.host.program import CONSTANTS
 from npurt.target import Target, load_target
 
 PRECISIONS = {"f16": DType.F16, "f32": DType.F32}
@@ -56,8 +56,9 @@ class CompileOptions:
     attention: the form of every attention that can have it; None chooses the fastest for each.
     llm: False compiles a language model's graph as a plain one (`npuc exec` runs graphs); None decides by the graph.
     kernels: texts ``WHAT=KERNEL``, see npuc.authoring. choices: a file of tile sizes. values: of inputs that become
-    constants, by name. follow_nodes: keep what became of each node, for a report. answers: what earlier searches found,
-    which saves time and changes nothing; None: search always.
+    constants, by name. host_ops: operators that the host computes where the device has no kernel, or "all".
+    follow_nodes: keep what became of each node, for a report. answers: what earlier searches found, which saves time
+    and changes nothing; None: search always.
     """
 
     target: str = "npu40xx"
@@ -74,6 +75,7 @@ class CompileOptions:
     kernels: tuple[str, ...] = ()
     choices: Path | None = None
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
+    host_ops: tuple[str, ...] = ()
     dump_after: tuple[str, Path] | None = None
     stop_after: str | None = None
     follow_nodes: bool = False
@@ -84,7 +86,7 @@ class CompileOptions:
 class Compiled:
     """A model in all its stages: graphs, tasks, scheduled programs, and what the blob says about itself.
 
-    trail: what became of the model's nodes, where `follow_nodes` asked for it.
+    trail: what became of the model's nodes, where `follow_nodes` asked for it. host: the cut at host steps.
     """
 
     graphs: ModelGraphs
@@ -97,6 +99,7 @@ class Compiled:
     traces: int
     seconds: dict[str, float]
     trail: Trail | None = None
+    host: HostCut | None = None
 
 
 @dataclass(frozen=True)
@@ -174,34 +177,36 @@ def compile_graphs(
     target = load_target(options.target)
     library = library_of(*bindings(options.kernels), options.choices, target)
     storage = Storage(PRECISIONS[options.precision])
-    consts, cache, forms = (
-        ConstPool(storage),
-        TraceCache(),
-        FormChooser(library, target, options.attention, options.answers),
-    )
+    consts, cache = ConstPool(storage), TraceCache()
+    forms = FormChooser(library, target, options.attention, options.answers)
     buffers = state_buffers(graphs.states, storage)
+    host = cut_for_host(graphs, options.host_ops, library.ops)
+    entries = graphs.entries if host is None else host.parts
     lowered, programs = [], []
     clock = time.perf_counter()
-    for number, entry in enumerate(graphs.entries):
-        report(f"lower and schedule {entry.label}", number / len(graphs.entries))
+    for number, entry in enumerate(entries):
+        report(f"lower and schedule {entry.label}", number / len(entries))
         tasks, program = _entry(entry, graphs.states, buffers, storage, consts, cache, forms)
         lowered.append(tasks)
         programs.append(program)
     seconds["lower and schedule"] = time.perf_counter() - clock
-    graphs.report.extend(_bound_calls(library, lowered))
-    for entry, tasks in zip(graphs.entries, lowered, strict=True):
+    graphs.report.extend(call_lines(library, [call.kernel for tasks in lowered for call, _ in tasks.choices]))
+    graphs.report.extend([] if host is None else host.lines)
+    for entry, tasks in zip(entries, lowered, strict=True):
         graphs.report.extend(report_lines(entry.label, (c.way for c, _ in tasks.choices if c.way is not None)))
         graphs.report.extend(form_lines(entry.label, tasks.choices))
     states = [_device_state(state, storage) for state in graphs.states]
     stops, start = end_tokens(assets)
     metadata = build_metadata(
-        [entry_ports(graph, program) for graph, program in zip(graphs.entries, programs, strict=True)],
+        [entry_ports(graph, program) for graph, program in zip(entries, programs, strict=True)],
         states, precision=options.precision, target=target.name, llm=graphs.llm, stop_ids=stops, start_id=start,
-        nodes=node_rows(graphs.entries, lowered),
-        bounds=[bound_record(graph, target, storage.floats) for graph in graphs.entries],
-        estimates=[analytic_record(graph, target, storage.floats) for graph in graphs.entries],
+        nodes=node_rows(entries, lowered),
+        bounds=[bound_record(graph, target, storage.floats) for graph in entries],
+        estimates=[analytic_record(graph, target, storage.floats) for graph in entries],
+        host=None if host is None else host.metadata,
     )  # fmt: skip
-    return Compiled(graphs, target, lowered, programs, states, metadata, dict(assets), cache.traces, seconds)
+    files = {**assets, **({} if host is None else {CONSTANTS: host.constants})}
+    return Compiled(graphs, target, lowered, programs, states, metadata, files, cache.traces, seconds, host=host)
 
 
 def compile_to_blob(
@@ -218,8 +223,9 @@ def compile_to_blob(
     size = write_blob(compiled.programs, compiled.states, compiled.metadata, compiled.assets, blob, report)
     if nodes is not None and compiled.trail is not None:
         write_node_report(
-            nodes, compiled.trail, compiled.graphs.entries, compiled.lowered, options.target, options.precision
-        )
+            nodes, compiled.trail, compiled.graphs.entries, compiled.lowered, compiled.host, options.target,
+            options.precision,
+        )  # fmt: skip
     compiled.seconds["total"] = time.perf_counter() - clock
     lines = summary_lines(compiled.graphs, compiled.programs, compiled.target, size, compiled.seconds["total"])
     return CompileSummary(lines, compiled.graphs.report, size, compiled.seconds)
@@ -279,18 +285,3 @@ def read_assets(loaded: LoadedModel) -> dict[str, bytes]:
     """The files beside the model that a session needs, by name."""
     found = sorted(loaded.assets.items())
     return {name: asset if isinstance(asset, bytes) else asset.read_bytes() for name, asset in found}
-
-
-def _bound_calls(library: Library, lowered: Sequence[Lowered]) -> list[str]:
-    """How many calls each of the caller's kernels got. Errors: KernelSourceError for one that got none."""
-    made = [call.kernel for tasks in lowered for call, _ in tasks.choices]
-    bound: list[tuple[str, Binding]] = [*library.kernels.items()]
-    bound += [(call_name(key), binding) for key, binding in library.ops.items()]
-    lines = []
-    for what, binding in bound:
-        calls = sum(1 for kernel in made if library.binding(kernel) is binding)
-        if not calls:
-            used = ", ".join(dict.fromkeys(made)) or "none at all"
-            raise KernelSourceError(f"kernel {binding.name} for {what}: the model has no such call; it has {used}")
-        lines.append(f"kernel {binding.name} of {binding.origin} computes {what}: {calls} calls")
-    return lines

@@ -11,7 +11,7 @@ from npuc.answers import plain_params, type_text
 from npuc.authoring.choices import KernelChoice, read_choices
 from npuc.authoring.errors import KernelSourceError
 from npuc.authoring.source import FoundKernel, find
-from npuc.lower.library import Binding, Library, OpKey
+from npuc.lower.library import Binding, Library, OpKey, call_name
 from npuc.tile import ArrayType
 from npukernels import registry
 from npurt.target import Target
@@ -40,6 +40,21 @@ def bindings(words: Sequence[str]) -> tuple[dict[str, Binding], dict[OpKey, Bind
             raise KernelSourceError(f"{what} is bound twice, to {ops[key].name} and to {found.name}")
         ops[key] = binding
     return kernels, ops
+
+
+def call_lines(library: Library, made: Sequence[str]) -> list[str]:
+    """How many of the calls `made`, by name, each of the caller's kernels got. Errors: KernelSourceError for one that
+    got none."""
+    bound: list[tuple[str, Binding]] = [*library.kernels.items()]
+    bound += [(call_name(key), binding) for key, binding in library.ops.items()]
+    lines = []
+    for what, binding in bound:
+        calls = sum(1 for kernel in made if library.binding(kernel) is binding)
+        if not calls:
+            used = ", ".join(dict.fromkeys(made))
+            raise KernelSourceError(f"kernel {binding.name} for {what}: the model has no such call; it has {used}")
+        lines.append(f"kernel {binding.name} of {binding.origin} computes {what}: {calls} calls")
+    return lines
 
 
 def _operator(what: str) -> OpKey:

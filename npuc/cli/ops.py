@@ -17,7 +17,8 @@ def command(op: str | None, as_json: bool) -> None:
     """List the operators that npuc compiles, and how each is done.
 
     kernel: on the named engine. written out, definition: in terms of other operators. rewritten: said in operator
-    set 21. dequantised: becomes a constant of floats. folded: computed by the compiler.
+    set 21. dequantised: becomes a constant of floats. folded: computed by the compiler. on request: by the
+    host, with --host-ops.
     """
     from npuc.report.ops import details, operators, text
 

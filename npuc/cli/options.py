@@ -47,6 +47,11 @@ def _numbers(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
     return tuple(int(word) for word in words)
 
 
+def _words(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """A text ``A,B`` as words."""
+    return tuple(word.strip() for word in (value or "").split(",") if word.strip())
+
+
 def _values(_: click.Context, parameter: click.Parameter, texts: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Texts ``NAME=A,B`` as pairs of a name and numbers."""
     pairs = []
@@ -127,6 +132,11 @@ COMPILE_OPTIONS = (
         "that a package offers. May be repeated.",
     ),
     click.option(
+        "--host-ops", callback=_words, metavar="A,B",
+        help="Run nodes of these operators on the host where the device has no kernel for them, or `all`; `npuc ops` "
+        "lists them. Only in a plain graph.",
+    ),
+    click.option(
         "--choices", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
         help="Tile sizes that `npuc kernel tune --save` found.",
     ),
@@ -139,7 +149,7 @@ COMPILE_OPTIONS = (
 COMPILE_NAMES = (
     "target", "precision", "requantise", "max_prompt_len", "chunk", "min_response_len", "capacities", "attention",
     "dims", "values",
-    "state_rows", "kernels", "choices", "no_cache",
+    "state_rows", "kernels", "host_ops", "choices", "no_cache",
 )  # fmt: skip
 
 
@@ -178,6 +188,7 @@ def options_of(given: dict[str, Any], **more: Any) -> CompileOptions:
         dims=dict(given["dims"]),
         state_rows=dict(given["state_rows"]),
         kernels=given["kernels"],
+        host_ops=given["host_ops"],
         choices=given["choices"],
         answers=None if given["no_cache"] else AnswerCache(cache_folder("choices")),
         **{"values": _arrays(given["values"]), **more},

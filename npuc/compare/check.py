@@ -127,6 +127,9 @@ class _Check:
 
     def _diverging_group(self, tally: Tally) -> GroupFinding | None:
         compiled = self._compile()
+        if compiled.host is not None:
+            self._request.note("groups are not compared in a program with steps of the host")
+            return None
         states = self._graphs.states
         lowered = zip(self._graphs.entries, compiled.lowered, strict=True)
         groups = {entry.label: find_groups(entry, states, tasks) for entry, tasks in lowered}

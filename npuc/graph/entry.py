@@ -68,6 +68,7 @@ class EntryGraph:
     capacity: slots of the past that the graph's cache inputs have (0: the graph reads none); for main the rows that
         earlier runs have added.
     model: the graph; every value has a static shape and a type. It runs in onnxruntime as saved.
+    part: its number among the parts of a graph that steps of the host cut, None for a whole one.
     """
 
     name: EntryName
@@ -76,11 +77,13 @@ class EntryGraph:
     model: ir.Model
     inputs: list[PortSpec]
     outputs: list[PortSpec]
+    part: int | None = None
 
     @property
     def label(self) -> str:
         """Name of the entry in a blob."""
-        return entry_label(self.name, self.capacity)
+        whole = entry_label(self.name, self.capacity)
+        return whole if self.part is None else f"{whole}.part{self.part}"
 
 
 def entry_label(name: EntryName, capacity: int) -> str:

@@ -80,7 +80,7 @@ class Inference:
 
     def infer(self, node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
         """Facts of the node's outputs. Raises ModelRefused with the node and the shapes if they do not fit."""
-        key = (self.signature(node), *map(_asked, inputs))
+        key = (self.signature(node), *(_asked(node, fact) for fact in inputs))
         answer = self._answers.get(key)
         if answer is None:
             own = _OWN.get((node.domain, node.op_type))
@@ -105,13 +105,19 @@ def _said(node: ir.Node) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def _asked(fact: Fact | None) -> Hashable:
+def _asked(node: ir.Node, fact: Fact | None) -> Hashable:
     """What inference looks at of an input."""
     if fact is None:
         return None
-    if fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= SMALL:
-        return fact.shape, fact.tensor.numpy().tobytes()
+    if fact.tensor is not None and _numbers_count(node, fact):
+        return fact.dtype, fact.shape, fact.tensor.numpy().tobytes()
     return fact.dtype, fact.shape
+
+
+def _numbers_count(node: ir.Node, fact: Fact) -> bool:
+    """Whether a constant's numbers may decide a shape: whole ones of shapes and axes, and the scales of Resize."""
+    shapes = fact.dtype == ir.DataType.INT64 or (fact.dtype == ir.DataType.FLOAT and node.op_type == "Resize")
+    return shapes and fact.size <= SMALL
 
 
 def _type_proto(fact: Fact) -> onnx.TypeProto:
@@ -132,7 +138,7 @@ def _standard(node: ir.Node, inputs: Sequence[Fact | None]) -> list[Fact]:
     data = {
         f"i{i}": onnx.numpy_helper.from_array(np.ascontiguousarray(fact.tensor.numpy()))
         for i, fact in enumerate(inputs)
-        if fact is not None and fact.tensor is not None and fact.dtype == ir.DataType.INT64 and fact.size <= SMALL
+        if fact is not None and fact.tensor is not None and _numbers_count(node, fact)
     }
     answer, fault = None, None
     versions = [OPSET, max(OPSET, onnx.defs.onnx_opset_version())]  # newer sets have newer element types

@@ -28,6 +28,7 @@ SHAPE_OPERANDS: dict[str, tuple[int, ...]] = {
     "Pad": (1, 3),
     "Trilu": (1,),
     "CumSum": (1,),
+    "Resize": (1, 2, 3),
     "TopK": (1,),
     "OneHot": (1,),
     "ConstantOfShape": (0,),

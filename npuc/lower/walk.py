@@ -14,6 +14,7 @@ from npuc.lower.context import KernelCall, Lowering, output_dtype, static_shape,
 from npuc.lower.errors import LoweringRefused, describe
 from npuc.lower.gated import find_gated, lower_gated
 from npuc.lower.groups import group_nodes, lower_group, members_of
+from npuc.lower.hosted import host_hint
 from npuc.lower.library import Library
 from npuc.lower.limits import broken
 from npuc.lower.new_rows import append, filled_rows, state_dtype, storing_nodes, whole_state
@@ -74,7 +75,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
     for node in nodes:
         reasons = list(broken(node))
         for reason in reasons:
-            problems.add(f"{describe(node)}: {reason}")
+            problems.add(f"{describe(node)}: {reason}{host_hint(entry, node)}")
         if reasons:
             continue
         try:
@@ -97,7 +98,7 @@ def walk(entry: EntryGraph, states: list[StateSpec], buffers: dict[str, Buffer],
                 bound = (node.domain, node.op_type) in library.ops
                 rule = bound_op if bound else RULES.get((node.domain, node.op_type))
                 if rule is None:
-                    problems.add(f"{describe(node)}: there is no kernel for this op")
+                    problems.add(f"{describe(node)}: there is no kernel for this op{host_hint(entry, node)}")
                     continue
                 rule(low, node)
             for state, value in stores.get(node, ()):

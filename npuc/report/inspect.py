@@ -24,7 +24,8 @@ def inspect_blob(path: str | Path) -> dict[str, Any]:
     version, file_bytes, target, precision; entries: [name, rows, capacity, tasks {total and by queue}, barriers,
     cmx_peak, cmx_bytes (of the target, or None where it is not known), scratch_bytes, ddr_read, ddr_written, inputs,
     outputs]; sections: [name, type, flags, memory, bytes, align]; states: [id, class, why, dtype, shape, bytes];
-    assets: [name, bytes].
+    assets: [name, bytes]; host: None, or the program that entries and steps of the host make up: name, steps [entry, or
+    op and node].
     """
     with reading(path) as image:
         return _inspect(image)
@@ -68,6 +69,7 @@ def _inspect(image: Blob) -> dict[str, Any]:
             for s in sections
             if s["name"].startswith(blob.NAME_ASSET_PREFIX)
         ],
+        "host": _host(meta.get("host")),
     }
 
 
@@ -89,7 +91,17 @@ def inspect_text(found: Mapping[str, Any]) -> str:
     lines = [head, "", *_columns(entries), "", *_columns(sections)]
     if len(states) > 1:
         lines += ["", *_columns(states)]
+    if found["host"] is not None:
+        steps = [step.get("entry") or f"host {step['op']} ({step['node']})" for step in found["host"]["steps"]]
+        lines += ["", f"program {found['host']['name']}: {', '.join(steps)}"]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _host(program: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if program is None:
+        return None
+    steps = [{key: step[key] for key in ("entry", "op", "node") if key in step} for step in program["steps"]]
+    return {"name": program["name"], "steps": steps}
 
 
 def _sections(image: Blob) -> Iterator[dict[str, Any]]:

@@ -75,12 +75,14 @@ def build_metadata(
     nodes: Sequence[Mapping[str, Any]] = (),
     bounds: Sequence[Mapping[str, Any]] = (),
     estimates: Sequence[Mapping[str, Any]] = (),
+    host: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The object, ready for `npuc.emit.write_blob`, which fills in where the states' initial values lie.
 
     states: in device form. stop_ids, start_id: tokens that end an answer, and the one put before a prompt. nodes: one
     JSON object per graph node for reports (engine choice and the like); no paths, times or names of files. bounds: of
-    each entry the record of `npuc.bound`, or nothing; estimates: the same of `npuc.estimate`.
+    each entry the record of `npuc.bound`, or nothing; estimates: the same of `npuc.estimate`. host: the
+    program that entries and steps of the host make up, where there is one.
     """
     rows = [_entry(entry) for entry in entries]
     for row, bound in zip(rows, bounds, strict=bool(bounds)):
@@ -98,6 +100,7 @@ def build_metadata(
         "entries": rows,
         "states": [_state(state) for state in states],
         "nodes": [dict(node) for node in nodes],
+        **({} if host is None else {"host": dict(host)}),
     }
 
 

@@ -14,9 +14,10 @@ from npuc.emit.atomic import atomic_file
 from npuc.graph.entry import EntryGraph
 from npuc.lower.entry import Lowered
 from npuc.lower.expression import ELEMENTWISE
+from npuc.lower.hosted import HostCut
 from npuc.lower.rules.table import ELEMENTWISE_FAMILY, FAMILY_OF
 from npuc.report.trail import Given, Trail, standing, stands_for
-from npuc.tasks import CallOp, MmaOp
+from npuc.tasks import CallOp, MmaOp, TaskGraph
 
 FORMAT = 1
 
@@ -57,8 +58,8 @@ class Row:
     """One node of the model in one entry.
 
     fate: "kernel" (its own), "view" (moves nothing), "fused" (into the nodes `into`), "written out" (as the nodes
-    `into`), "folded", "dropped" or "elsewhere". engine: DMA, DPU or SHAVE, whatever does most of it; "" where nothing
-    runs. reason: for people.
+    `into`), "host", "folded", "dropped" or "elsewhere". engine: DMA, DPU or SHAVE, whatever does most of it, or host;
+    "" where nothing runs. reason: for people.
     """
 
     node: str
@@ -70,18 +71,19 @@ class Row:
     reason: str
 
 
-def write_node_report(path: Path, trail: Trail, entries: Sequence[EntryGraph], lowered: Sequence[Lowered], target: str,
-                      precision: str) -> None:  # fmt: skip
+def write_node_report(path: Path, trail: Trail, entries: Sequence[EntryGraph], lowered: Sequence[Lowered],
+                      host: HostCut | None, target: str, precision: str) -> None:  # fmt: skip
     """Writes the report whole or not at all. Errors: OSError."""
-    text = json.dumps(node_report(trail, entries, lowered, target, precision), indent=1)
+    text = json.dumps(node_report(trail, entries, lowered, host, target, precision), indent=1)
     with atomic_file(path) as file:
         file.write(text.encode() + b"\n")
 
 
-def node_report(trail: Trail, entries: Sequence[EntryGraph], lowered: Sequence[Lowered], target: str,
-                precision: str) -> dict[str, Any]:  # fmt: skip
-    """The report as a JSON object: every node of the model in every entry."""
-    pairs = list(zip(entries, lowered, strict=True))
+def node_report(trail: Trail, entries: Sequence[EntryGraph], lowered: Sequence[Lowered], host: HostCut | None,
+                target: str, precision: str) -> dict[str, Any]:  # fmt: skip
+    """The report as a JSON object: every node of the model in every entry; parts between host steps are one entry."""
+    pairs = list(zip(entries, lowered if host is None else [_joined(entries[0], lowered)], strict=True))
+    on_host = frozenset[str]() if host is None else host.host
     return {
         "format": FORMAT,
         "target": target,
@@ -89,14 +91,22 @@ def node_report(trail: Trail, entries: Sequence[EntryGraph], lowered: Sequence[L
         "entries": [
             {
                 "entry": entry.label, "rows": entry.rows, "capacity": entry.capacity, "tasks": len(done.graph.tasks),
-                "nodes": [asdict(row) for row in _rows(trail, entry, done)],
+                "nodes": [asdict(row) for row in _rows(trail, entry, done, on_host)],
             }
             for entry, done in pairs
         ],
     }  # fmt: skip
 
 
-def _rows(trail: Trail, entry: EntryGraph, lowered: Lowered) -> Iterator[Row]:
+def _joined(entry: EntryGraph, parts: Sequence[Lowered]) -> Lowered:
+    """All parts of an entry as one."""
+    tasks = [task for part in parts for task in part.graph.tasks]
+    choices = [choice for part in parts for choice in part.choices]
+    values = tuple(name for part in parts for name in part.ddr_values)
+    return Lowered(TaskGraph(entry.label, tasks, entry.rows, entry.capacity), choices, values)
+
+
+def _rows(trail: Trail, entry: EntryGraph, lowered: Lowered, on_host: frozenset[str]) -> Iterator[Row]:
     graph = entry.model.graph
     calls, engines = _calls(lowered), _engines(lowered)
     made: dict[str, list[ir.Node]] = {}
@@ -104,6 +114,10 @@ def _rows(trail: Trail, entry: EntryGraph, lowered: Lowered) -> Iterator[Row]:
         made.setdefault(name, []).append(node)
     for given in trail.given:
         nodes = made.get(given.name)
+        if nodes and any(node.name in on_host for node in nodes):
+            into = tuple(str(node.name) for node in nodes if node.name != given.name)
+            yield Row(given.name, _op(given), "host", "host", (), into, "there is no kernel; --host-ops asked for it")
+            continue
         if nodes:
             yield _kept(given, nodes, calls, engines)
             continue

@@ -21,6 +21,7 @@ from npuc.lower.expression import ELEMENTWISE
 from npuc.lower.limits import LIMITS, message
 from npuc.lower.rules.table import ELEMENTWISE_FAMILY, FAMILY_OF, RULES
 from npuc.lower.storage import DEVICE_TYPES
+from npurt.host.table import HOST_OPS
 
 Key = tuple[str, str]
 EVERY_TYPE = "all that the device has"
@@ -31,8 +32,9 @@ class Op:
     """One operator.
 
     domain: "" is ai.onnx. opsets: the operator sets that have it, of those that npuc reads. ways: how it is done, the
-    first that applies first: `way` is one of kernel, written out, definition, rewritten, dequantised, folded; `engine`
-    what does the work, where a kernel does; `what` a line for people. dtypes: element types of its first input.
+    first that applies first: `way` is one of kernel, written out, definition, rewritten, dequantised, folded, on
+    request (--host-ops, where no kernel does it); `engine` what does the work, where a kernel or the host does; `what`
+    a line for people. dtypes: element types of its first input.
     limits: what must hold; a node that breaks one is refused with these words.
     """
 
@@ -54,7 +56,7 @@ def operators() -> list[Op]:
     known = {
         *RULES, *(("", name) for name in (*ELEMENTWISE, *BODIES, *STATIC_FORMS)), *EXPANSIONS, *rewritten,
         *(key for key, reader in READERS.items() if reader not in REFUSED),
-        *(("", name) for name in OPERATORS if name in ALWAYS_FOLDED),
+        *(("", name) for name in (*HOST_OPS, *(name for name in OPERATORS if name in ALWAYS_FOLDED))),
     }  # fmt: skip
     done = [(key, tuple(_ways(key))) for key in sorted(known)]
     first: dict[Key, int] = {}
@@ -87,6 +89,8 @@ def _ways(key: Key) -> Iterator[dict[str, str]]:
         yield _way("kernel", FAMILY_OF[key].engine, f"{FAMILY_OF[key].why}: {_first_line(RULES[key])}")
     if domain == "" and name in OPERATORS:
         yield _way("folded", "", "computed by the compiler where its inputs are constants")
+    if domain == "" and name in HOST_OPS:
+        yield _way("on request", "host", f"where no kernel takes it and --host-ops asks for it, {HOST_OPS[name].what}")
 
 
 BODY_CASES = {"_not_over_the_last_axis": ", over other axes than the last or with further outputs"}

@@ -76,7 +76,8 @@ def profile(
 def profile_json(found: Profile) -> dict[str, Any]:
     """What `npuc profile --json` prints; times in microseconds.
 
-    target, dma_latency, entries (see `_entry`), tokens (SmolLM2-135M alone, see `token_ratios`).
+    target, dma_latency, entries (see `_entry`), tokens (SmolLM2-135M alone, see `token_ratios`), host_steps: operators
+    that the host computes between the entries, which have no time.
     """
     meta = found.image.meta
     bounds = {row["name"]: row.get("bound") for row in meta["entries"]}
@@ -93,6 +94,7 @@ def profile_json(found: Profile) -> dict[str, Any]:
         "dma_latency": found.reading,
         "entries": entries,
         "tokens": token_ratios(makespans, found.reading) if same else [],
+        "host_steps": [] if found.image.host is None else [step.op for step in found.image.host.host_steps],
     }
 
 

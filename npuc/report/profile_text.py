@@ -21,6 +21,8 @@ def profile_text(found: Mapping[str, Any]) -> str:
         lines += ["", *_entry(entry)]
     if found["tokens"]:
         lines += ["", *vendor_text(found["tokens"])]
+    if found["host_steps"]:
+        lines += ["", f"not timed: {len(found['host_steps'])} steps of the host ({', '.join(found['host_steps'])})"]
     assumed = sorted({key for entry in found["entries"] for key in entry["assumed"]})
     lines += ["", f"rests on assumed numbers: {', '.join(assumed)}" if assumed else "rests on no assumed number"]
     return "".join(f"{line}\n" for line in lines)

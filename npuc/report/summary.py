@@ -38,7 +38,11 @@ def summary_lines(
     else:
         names = [entry.label for entry in graphs.entries]
         more = f" ({len(names)} runs, up to {names[-1]})" if len(names) > 1 else ""
-        lines += [f"entry       main, {len(programs[0].tasks)} tasks{more}"]
+        parts = [program for program in programs if program.entry.startswith("main.part")]
+        if parts:
+            more = f" in {len(parts)} parts, with steps of the host"
+        tasks = sum(len(program.tasks) for program in parts or programs[:1])
+        lines += [f"entry       main, {tasks} tasks{more}"]
     return [
         *lines,
         f"blob        {size / 1e6:.2f} MB",

@@ -11,6 +11,7 @@ from npurt.errors import DeviceError
 from npurt.exec.interpreter import Hook
 from npurt.exec.memory import AddressSpace, Bases
 from npurt.exec.prepared import PreparedEntry
+from npurt.host.run import check_whole, run_program
 from npurt.image import Entry, Image
 from npurt.metadata import Port, State
 from npurt.ports import check_inputs, from_device, to_device
@@ -59,12 +60,17 @@ class Device:
         n_new: int | None = None,
         hooks: Sequence[Hook] = (),
     ) -> dict[str, np.ndarray]:
-        """Runs an entry and returns its outputs by name, as new arrays in the element types of the graph.
+        """Runs an entry, or the program of entries and host steps by its name. Returns its outputs by name, as new
+        arrays in the element types of the graph.
 
         inputs: by name, in the shapes of the ports, any number type: rounded or saturated to the device's.
         n_past: valid rows of the cache before the run; n_new: valid rows of the input, None for all. States change in
         place. Errors: DeviceError, before anything has run.
         """
+        program = self.image.host
+        if program is not None and entry == program.name:
+            check_whole(program.name, n_past, n_new)
+            return run_program(program, self.image, lambda part, given: self.run(part, given, hooks=hooks), inputs)
         chosen = self._entry(entry)
         step = step_values(chosen, n_past, n_new)
         check_inputs(entry, chosen.ports.inputs, inputs)

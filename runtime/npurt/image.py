@@ -10,6 +10,7 @@ import numpy as np
 
 from npurt.abi.records import NO_NODE, BaseKind, Queue, Step
 from npurt.elf import StringTable
+from npurt.host.program import HostProgram
 from npurt.metadata import EntryPorts, Metadata
 from npurt.shave.program import Program
 
@@ -102,6 +103,7 @@ class Image:
     """A verified blob. weights: uint8, read-only, mapped from the file where it was loaded by path.
 
     relocations: of every base, once each. assets: files for the session by name.
+    host: the program that its entries and steps of the host make up together, where there is one.
     """
 
     version: tuple[int, int]
@@ -114,6 +116,7 @@ class Image:
     weights_section: int
     scratch_section: int
     assets: Mapping[str, bytes]
+    host: HostProgram | None = None
 
     @property
     def meta(self) -> Mapping[str, Any]:

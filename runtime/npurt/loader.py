@@ -5,7 +5,7 @@ Order: container, version, digests, tables, metadata, relocations, then every re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from npurt.elf import ElfFile, StringTable, Symbol
 from npurt.errors import BlobError, BytecodeError
 from npurt.exec.order import allowed_order
 from npurt.extents import Refuse
+from npurt.host.program import CONSTANTS, HostProgram, parse_host
 from npurt.image import Entry, Image, StepPatch, Tables
 from npurt.integrity import check_digests, check_version
 from npurt.metadata import EntryPorts, Metadata, parse_metadata
@@ -64,8 +65,19 @@ def _image(elf: ElfFile) -> Image:
     }
     return Image(
         version, metadata, tables, {entry.name: entry for entry in entries}, relocations, steps, elf.view(weights),
-        weights.index, scratch.index, assets,
+        weights.index, scratch.index, assets, _host(metadata, assets),
     )  # fmt: skip
+
+
+def _host(metadata: Metadata, assets: Mapping[str, bytes]) -> HostProgram | None:
+    """The program that entries and steps of the host make up together."""
+    if metadata.raw.get("host") is None:
+        return None
+    if metadata.raw["llm"] is not None or metadata.states:
+        raise BlobError("metadata host: steps of the host beside states or a language model")
+    return parse_host(
+        metadata.raw["host"], {entry.name: entry for entry in metadata.entries}, assets.get(CONSTANTS, b"")
+    )
 
 
 def _tables(elf: ElfFile, symbols: Sequence[Symbol]) -> Tables:

@@ -12,7 +12,7 @@ from npurt.errors import DeviceError
 from npurt.metadata import Port
 
 # what a caller gets for each element type of the graph; for types that NumPy does not have, one that holds their values
-_GRAPH = {
+GRAPH_ARRAYS = {
     "f32": np.float32, "f16": np.float16, "bf16": np.float32, "f64": np.float64, "f8e4m3fn": np.float32,
     "f8e4m3fnuz": np.float32, "f8e5m2": np.float32, "f8e5m2fnuz": np.float32, "f4e2m1": np.float32,
     "f8e8m0": np.float32, "i64": np.int64, "i32": np.int32, "i16": np.int16, "i8": np.int8, "i4": np.int8,
@@ -72,6 +72,6 @@ def to_device(values: np.ndarray, dtype: DType) -> np.ndarray:
 def from_device(memory: np.ndarray, dtype: DType, graph_dtype: str) -> np.ndarray:
     """A copy of device memory (an array of ``dtype.storage``) in the element type of the graph."""
     with np.errstate(all="ignore"):
-        if memory.dtype == _GRAPH[graph_dtype]:
+        if memory.dtype == GRAPH_ARRAYS[graph_dtype]:
             return memory.copy()
-        return numerics.load(memory, dtype).astype(_GRAPH[graph_dtype])
+        return numerics.load(memory, dtype).astype(GRAPH_ARRAYS[graph_dtype])

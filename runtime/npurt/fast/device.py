@@ -22,6 +22,7 @@ from npurt.fast.lift import LinkError
 from npurt.fast.link import LinkedEntry, LinkOptions, link
 from npurt.fast.memory import Memory, default_budget
 from npurt.fast.refs import Plane, Ref, make_ref
+from npurt.host.run import check_whole, run_program
 from npurt.image import Entry, Image
 from npurt.metadata import Port, State
 from npurt.ports import check_inputs, from_device, to_device
@@ -102,6 +103,10 @@ class FastDevice:
         hooks: Sequence[Hook] = (),
     ) -> dict[str, np.ndarray]:
         """As `npurt.Device.run`; hooks see no tasks here and are refused."""
+        program = self.image.host
+        if program is not None and entry == program.name:
+            check_whole(program.name, n_past, n_new)
+            return run_program(program, self.image, lambda part, given: self.run(part, given, hooks=hooks), inputs)
         chosen = self._entry(entry)
         step = step_values(chosen, n_past, n_new)
         check_inputs(entry, chosen.ports.inputs, inputs)
