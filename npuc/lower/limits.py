@@ -47,20 +47,12 @@ def one_batch(node: ir.Node) -> bool:
     return value is not None and static_shape(value)[0] == 1
 
 
-def depthwise_rows(node: ir.Node) -> bool:
-    """only the depthwise form along one axis has a kernel: [1, C, T] with [C, 1, K] in C groups"""
-    x, weight = (static_shape(value) for value in node.inputs[:2] if value is not None)
-    groups = int(attribute(node, "group", 1))
-    return len(x) == 3 and x[0] == 1 and groups == x[1] and weight[:2] == (x[1], 1)
-
-
 LIMITS: Mapping[tuple[str, str], tuple[Check, ...]] = {
     ("", "LayerNormalization"): (last_axis,),
     ("", "Pad"): (padded_with_a_constant,),
     ("", "Cast"): (no_power_of_two_scale,),
     ("", "GatherND"): (few_index_columns,),
     ("", "ScatterND"): (few_index_columns,),
-    ("", "Conv"): (depthwise_rows,),
     ("npuc", "Attention"): (one_batch,),
     ("npuc", "Rotary"): (one_batch,),
 }

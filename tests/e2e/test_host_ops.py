@@ -62,7 +62,7 @@ def test_exec_and_check_run_it(tmp_path: Path) -> None:
         ("Resize <mode=\"cubic\"> (e, , s)", ["--host-ops", "all"], "node r (Resize of [1, 1, 4, 4], ?, [4]): the host "
          "does not compute it: attribute 'mode' is none of nearest, linear"),
         ("Resize <mode=\"linear\"> (e, , s)", ["--host-ops", "Softmax"], "--host-ops Softmax: the host computes "
-         "BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor, Conv, ConvTranspose, Det, Einsum, GridSample, Resize"),
+         "BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor, ConvTranspose, Det, Einsum, GridSample, Resize"),
     ],
 )  # fmt: skip
 def test_refused(call: str, words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

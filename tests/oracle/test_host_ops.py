@@ -15,11 +15,6 @@ from tests.support.graphs import parsed
 
 F32 = "float[2,4,5,6]"
 CASES = {
-    "Conv": [
-        (F32, "float[6,2,3,2]", "Conv <group=2, strides=[2,1], dilations=[1,2], pads=[1,0,2,1]> (a, b)"),
-        (F32, "float[3,4,2,2]", 'Conv <auto_pad="SAME_LOWER", strides=[2,3]> (a, b)'),
-        ("float[2,3,9]", "float[5,3,4]", 'Conv <auto_pad="VALID"> (a, b)'),
-    ],
     "ConvTranspose": [
         (F32, "float[4,3,2,3]", "ConvTranspose <group=2, strides=[3,2], pads=[1,0,0,1], output_padding=[1,0]> (a, b)"),
         (F32, "float[4,1,3,3]", "ConvTranspose <dilations=[2,1], strides=[2,2], output_shape=[12,12]> (a, b)"),

@@ -121,6 +121,8 @@ def _outcome(path: Path, mode: str) -> tuple[str, str]:
             for past in {0, entry.max_past}:
                 zeros = {port.name: np.zeros(port.shape) for port in ports}
                 device.run(entry.name, zeros, n_past=past, n_new=min(entry.rows, 1) if past else None)
+        if image.host is not None:
+            device.run(image.host.name, {name: np.zeros(value.shape) for name, value in image.host.inputs.items()})
         Session(image, device).generate([1], Request(max_new_tokens=2)).finish()
     except BlobError as error:
         return "refused", str(error)

@@ -15,6 +15,14 @@ from npuc.tasks import Region
 def conv(low: Lowering, node: ir.Node) -> None:
     """Conv of [1, C, T] with a weight [C, 1, K]: each channel is a product with shifted rows, summed on SHAVE."""
     x, weight = (static_shape(value) for value in node.inputs[:2] if value is not None)
+    channels, groups = x[1], int(attribute(node, "group", 1))
+    if len(x) != 3 or x[0] != 1 or groups != channels or weight[:2] != (channels, 1):
+        raise LoweringRefused(
+            [
+                f"{describe(node)}: input {list(x)} and weight {list(weight)} in {groups} groups; only the depthwise "
+                "form along one axis has a kernel: [1, C, T] with [C, 1, K] in C groups"
+            ]
+        )
     taps = weight[2]
     stride, dilation = (int(attribute(node, name, (1,))[0]) for name in ("strides", "dilations"))
     before, after = _padding(node, x[2], taps, stride, dilation)

@@ -1,4 +1,4 @@
-"""Conv and ConvTranspose over any number of axes: a product for each tap of the kernel, summed in float64."""
+"""ConvTranspose over any number of axes: a product for each tap of the kernel, summed in float64."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from npurt.host.op import Attributes, Shape, StepFault, bounded
 
 ATTRIBUTES: dict[str, str | tuple[str | int, ...]] = {
     "auto_pad": ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER"), "dilations": "ints", "group": "int",
-    "kernel_shape": "ints", "pads": "ints", "strides": "ints",
+    "kernel_shape": "ints", "output_padding": "ints", "output_shape": "ints", "pads": "ints", "strides": "ints",
 }  # fmt: skip
 
 
@@ -36,33 +36,6 @@ class Window:
         """Each tap's place in the kernel, and how far it lies from the first."""
         for at in product(*map(range, self.kernel)):
             yield at, tuple(i * d for i, d in zip(at, self.dilations, strict=True))
-
-
-def conv_shape(attributes: Attributes, shapes: Sequence[Shape]) -> Shape:
-    """[N, C, *extents] with a weight [M, C / groups, *kernel]: [N, M, *results]."""
-    x, weight = shapes[:2]
-    window = _forward(attributes, x, weight)
-    if x[1] != weight[1] * window.groups or weight[0] % window.groups:
-        raise StepFault(f"input {list(x)} and weight {list(weight)} do not fit in {window.groups} groups")
-    _check_bias(shapes, weight[0])
-    padded = _padded(x, window)
-    extents = [(e - r) // s + 1 for e, r, s in zip(padded[2:], window.reach, window.strides, strict=True)]
-    return bounded((x[0], weight[0], *extents), "the result")
-
-
-def conv(attributes: Attributes, inputs: Sequence[np.ndarray], shape: Shape) -> np.ndarray:
-    """The sum over the taps of a product of each window's channels with the weights of the tap."""
-    x, weight = inputs[0].astype(np.float64), inputs[1].astype(np.float64)
-    window = _forward(attributes, x.shape, weight.shape)
-    groups, extents = window.groups, shape[2:]
-    padding = [(0, 0), (0, 0), *zip(window.before, window.after, strict=True)]
-    rows = np.pad(x, padding).reshape(x.shape[0], groups, -1, *_padded(x.shape, window)[2:])
-    of_group = weight.reshape(groups, -1, *weight.shape[1:])
-    total = np.zeros((shape[0], groups, shape[1] // groups, *extents))
-    for at, first in window.taps():
-        part = rows[_places(first, extents, window.strides)]
-        total += np.einsum("ngc...,gmc->ngm...", part, of_group[_tap(at)])
-    return _with_bias(total.reshape(shape), inputs)
 
 
 def transpose_shape(attributes: Attributes, shapes: Sequence[Shape]) -> Shape:
@@ -113,15 +86,6 @@ def _window(attributes: Attributes, x: Shape, weight: Shape) -> Window:
     return window
 
 
-def _forward(attributes: Attributes, x: Shape, weight: Shape) -> Window:
-    """The window of a convolution: SAME pads give a result for every stride-th element."""
-    window, mode = _window(attributes, x, weight), str(attributes.get("auto_pad", "NOTSET"))
-    if not mode.startswith("SAME"):
-        return window
-    sizes = zip(x[2:], window.strides, window.reach, strict=True)
-    return _halved(window, [max((-(-e // s) - 1) * s + r - e, 0) for e, s, r in sizes], mode == "SAME_UPPER")
-
-
 def _halved(window: Window, totals: Sequence[int], upper: bool) -> Window:
     """The window with its pads split in halves, an odd one behind where `upper`."""
     small, large = tuple(t // 2 for t in totals), tuple(t - t // 2 for t in totals)
@@ -150,11 +114,6 @@ def _transposed(attributes: Attributes, x: Shape, weight: Shape) -> tuple[Window
 
 def _full(extents: Sequence[int], window: Window) -> Shape:
     return tuple((e - 1) * s + r for e, s, r in zip(extents, window.strides, window.reach, strict=True))
-
-
-def _padded(x: Shape, window: Window) -> Shape:
-    extents = [b + e + a for b, e, a in zip(window.before, x[2:], window.after, strict=True)]
-    return bounded((*x[:2], *extents), "the padded input")
 
 
 def _places(first: Sequence[int], extents: Sequence[int], strides: Shape) -> Any:

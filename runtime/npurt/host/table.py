@@ -10,10 +10,6 @@ import numpy as np
 from npurt.host import algebra, convolve, sample
 from npurt.host.op import FLOATS, INTEGERS, HostOp, Shape, StepFault, check_attributes
 
-_TRANSPOSE: Mapping[str, str | tuple[str | int, ...]] = {
-    **convolve.ATTRIBUTES, "output_padding": "ints", "output_shape": "ints"
-}  # fmt: skip
-
 
 def _bitwise(function: Any, inputs: int) -> HostOp:
     return HostOp({}, (inputs, inputs), INTEGERS, algebra.broadcast_shape, algebra.elementwise(function),
@@ -25,9 +21,7 @@ HOST_OPS: Mapping[str, HostOp] = {
     "BitwiseNot": _bitwise(np.bitwise_not, 1),
     "BitwiseOr": _bitwise(np.bitwise_or, 2),
     "BitwiseXor": _bitwise(np.bitwise_xor, 2),
-    "Conv": HostOp(convolve.ATTRIBUTES, (2, 3), FLOATS, convolve.conv_shape, convolve.conv,
-                   "along any axes, in groups, with strides, dilations and pads"),
-    "ConvTranspose": HostOp(_TRANSPOSE, (2, 3), FLOATS, convolve.transpose_shape, convolve.transpose,
+    "ConvTranspose": HostOp(convolve.ATTRIBUTES, (2, 3), FLOATS, convolve.transpose_shape, convolve.transpose,
                             "along any axes, in groups, with strides, dilations and pads"),
     "Det": HostOp({}, (1, 1), FLOATS, algebra.det_shape, algebra.det, "of square matrices"),
     "Einsum": HostOp({"equation": "text"}, (1, 8), (*FLOATS, *INTEGERS), algebra.einsum_shape, algebra.einsum,

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from npuc.cli import main
+from npuc.driver import CompileOptions, compile_to_blob
 from tests.support.blobs import sections
 from tests.support.damage import damaged, run_damaged
+from tests.support.graphs import written
 from tests.support.models import CORPUS, compile_to, make_case
 
 SAMPLE, SWEEP = 80, 4096
@@ -44,6 +46,17 @@ def test_a_sample(decoder: Path, mode: str) -> None:
     found = assert_harmless(decoder, mode, 0, SAMPLE)
     assert found["refused"] > SAMPLE // 2
     assert found["ran"] > SAMPLE // 20
+
+
+def test_a_sample_of_a_program_with_host_steps(tmp_path: Path) -> None:
+    body = """g (float[1,1,4,4] x) => (float[1,1,8,8] y) <float[4] s = {1, 1, 2, 2}> {
+      a = Neg (x)
+      r = Resize <mode = "linear"> (a, , s)
+      y = Neg (r)
+    }"""
+    blob = tmp_path / "m.npu"
+    compile_to_blob(written(tmp_path, body, opset=18), blob, CompileOptions(host_ops=("Resize",)))
+    assert assert_harmless(blob, "exact", 0, SAMPLE)["refused"] > SAMPLE // 2
 
 
 @pytest.mark.slow

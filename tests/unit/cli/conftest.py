@@ -62,6 +62,7 @@ class FakeOptions:
     stop_after: str | None = None
     values: Mapping[str, np.ndarray] = field(default_factory=dict)
     kernels: tuple[str, ...] = ()
+    host_ops: tuple[str, ...] = ()
     choices: Path | None = None
     answers: AnswerCache | None = None
 

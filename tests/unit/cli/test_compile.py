@@ -25,7 +25,8 @@ def test_defaults_are_left_to_the_compiler(npuc: Runner, compiler: Compiler, mod
 def test_every_option_arrives(npuc: Runner, compiler: Compiler, model: Path, tmp_path: Path) -> None:
     words = (
         "--target t.toml --precision f32 --max-prompt-len 8 --chunk 4 --min-response-len 2 --capacities 10,16 "
-        "--dim batch=1 --dim a=b=7 --state-rows cache=0 --value s=3,-4 --value e="
+        "--dim batch=1 --dim a=b=7 --state-rows cache=0 --value s=3,-4 --value e= "
+        "--host-ops Resize,Einsum"
     )
     assert npuc("compile", model, "-o", tmp_path / "x", *words.split()).code == 0
     options = compiler.calls[0][2]
@@ -34,6 +35,7 @@ def test_every_option_arrives(npuc: Runner, compiler: Compiler, model: Path, tmp
     assert options.capacities == (10, 16)
     assert options.dims == {"batch": 1, "a=b": 7}
     assert options.state_rows == {"cache": 0}
+    assert options.host_ops == ("Resize", "Einsum")
     assert {name: array.tolist() for name, array in options.values.items()} == {"s": [3, -4], "e": []}
 
 
