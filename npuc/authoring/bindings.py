@@ -51,7 +51,7 @@ def call_lines(library: Library, made: Sequence[str]) -> list[str]:
     for what, binding in bound:
         calls = sum(1 for kernel in made if library.binding(kernel) is binding)
         if not calls:
-            used = ", ".join(dict.fromkeys(made))
+            used = ", ".join(dict.fromkeys(made)) or "none at all"
             raise KernelSourceError(f"kernel {binding.name} for {what}: the model has no such call; it has {used}")
         lines.append(f"kernel {binding.name} of {binding.origin} computes {what}: {calls} calls")
     return lines
