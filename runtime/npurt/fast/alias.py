@@ -14,8 +14,9 @@ import numpy as np
 
 from npurt.abi.records import Step
 from npurt.fast.cells import Cells, Track
-from npurt.fast.ops import FLAG, Amount, Call, Copy, Cut, Gather, Mma, Op, Predicate
+from npurt.fast.ops import FLAG, Call, Copy, Cut, Gather, Mma, Op
 from npurt.fast.refs import Ref, through
+from npurt.fast.steps import Amount, Predicate
 
 
 def alias(ops: Sequence[Op], cells: Cells) -> None:

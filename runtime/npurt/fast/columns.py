@@ -13,7 +13,7 @@ from math import prod
 import numpy as np
 
 from npurt.fast.context import Array
-from npurt.fast.ops import Amount
+from npurt.fast.steps import Amount
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from npurt.fast.dag import Dag, build
 from npurt.fast.memory import RawBases
 from npurt.fast.moves import convert_calls, copy_calls, fill_calls, gather_calls, scatter_calls
 from npurt.fast.ops import Call as Vector
-from npurt.fast.ops import Convert, Copy, Exact, Fill, FlagPredicate, Gather, Mma, Op, Predicate, Scatter
+from npurt.fast.ops import Convert, Copy, Exact, Fill, Gather, Mma, Op, Scatter
 from npurt.fast.products import product_calls
+from npurt.fast.steps import FlagPredicate, Predicate
 from npurt.fast.vector import vector_calls
 from npurt.image import Image
 from npurt.relocate import apply_steps

@@ -16,8 +16,9 @@ import numpy as np
 from npurt.abi.dtypes import DType
 from npurt.fast.alias import appends_beyond
 from npurt.fast.cells import Cells, Track
-from npurt.fast.ops import Amount, Cut, Mma, Op
+from npurt.fast.ops import Cut, Mma, Op
 from npurt.fast.refs import Ref
+from npurt.fast.steps import Amount
 
 _TABLE_ROW = 8
 

@@ -16,8 +16,9 @@ from npurt.abi.records import Predicate as PredicateCode
 from npurt.fast.cells import Cells
 from npurt.fast.codes import Codes
 from npurt.fast.memory import Memory
-from npurt.fast.ops import Amount, Call, Copy, Exact, Fill, FlagPredicate, Gather, Mma, Op, Predicate, Scatter, Shift
+from npurt.fast.ops import Call, Copy, Exact, Fill, Gather, Mma, Op, Scatter
 from npurt.fast.refs import Plane, Ref, make_ref, plane_of, raw, spread
+from npurt.fast.steps import Amount, FlagPredicate, Predicate, Shift
 from npurt.image import Entry, Image, StepPatch, TaskRef
 from npurt.shave.program import Program
 

@@ -12,8 +12,9 @@ from npurt.abi.records import Step
 from npurt.exec.dma import last_rows
 from npurt.fast.context import Array, Call, Context
 from npurt.fast.memory import decode_f16
-from npurt.fast.ops import Amount, Convert, Copy, Fill, Gather, Scatter, Shift
+from npurt.fast.ops import Convert, Copy, Fill, Gather, Scatter
 from npurt.fast.refs import Plane, Ref
+from npurt.fast.steps import Amount, Shift
 
 
 def copy_calls(op: Copy, context: Context) -> list[Call]:

@@ -6,7 +6,6 @@ bytes, as in exact mode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,51 +14,12 @@ from npurt.abi.dtypes import DType
 from npurt.abi.records import Step
 from npurt.fast.codes import Codes, Whole
 from npurt.fast.refs import Ref, spread
+from npurt.fast.steps import Amount, FlagPredicate, Predicate, Shift
 from npurt.image import TaskRef
 from npurt.shave.program import Program
 
-Steps = Mapping[Step, int]
 FLAG = "flag"
 """The slot of the flag among a task's reads; it stays where its record says."""
-
-
-@dataclass(frozen=True, slots=True)
-class Predicate:
-    """True where the step field is above the value and, where `most` is given, not above that."""
-
-    step: Step
-    above: int
-    most: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FlagPredicate:
-    """True where the int32 at `flag` is other than 0 (is 0: not nonzero).
-
-    version: number of writes to the flag before; equal predicates read one value.
-    """
-
-    flag: Ref
-    nonzero: bool
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """A count that follows the step block: min(max(step + plus, 0), most)."""
-
-    step: Step
-    plus: int
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class Shift:
-    """An offset that follows the step block: `stride` bytes for each unit. most: the field's largest value."""
-
-    step: Step
-    stride: int
-    most: int
 
 
 @dataclass(slots=True)
