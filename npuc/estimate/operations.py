@@ -99,12 +99,15 @@ def constant_matrix(node: ir.Node) -> ir.Value | None:
 
 
 def product_extents(node: ir.Node) -> tuple[int, int, int]:
-    """m, k and n of one product of a MatMul or Gemm."""
+    """m, k and n of one product of a MatMul or Gemm; of one axis, a left operand is a row and a right one a column."""
     a, b = (dims(v) for v in node.inputs[:2] if v is not None)
     c = dims(node.outputs[0])
     turned = node.op_type == "Gemm" and bool(attributes(node).get("transA", 0))
-    rows = prod(c[:-1]) if len(b) <= 2 else (c[-2] if len(c) > 1 else 1)
-    return rows, a[0] if turned else a[-1], c[-1]
+    depth = a[0] if turned else a[-1]
+    if len(b) == 1:
+        return prod(c), depth, 1
+    rows = prod(c[:-1]) if len(b) == 2 else (c[-2] if len(a) > 1 else 1)
+    return rows, depth, c[-1]
 
 
 def matrix_extents(node: ir.Node) -> tuple[int, int, int]:

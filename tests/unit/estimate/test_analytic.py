@@ -10,6 +10,7 @@ import pytest
 
 import npurt
 from npuc.estimate import analytic, analytic_record
+from npuc.estimate.operations import product_extents
 from npuc.graph.entry import EntryGraph
 from npuc.graph.options import BuildOptions
 from npuc.graph.pipeline import build
@@ -127,3 +128,17 @@ def test_a_type_that_the_machine_does_not_multiply():
     lines = [line for line in TOML.read_text().splitlines() if not line.startswith("macs_per_cycle.f32")]
     with pytest.raises(TargetError, match=r"^npu40xx multiplies no f32; it takes "):
         analytic(graph, parse_target("poor.toml", "\n".join(lines)), "f32")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "extents"),
+    [
+        ("3", "3", (1, 3, 1)), ("2,3", "3", (2, 3, 1)), ("3", "3,5", (1, 3, 5)), ("4,2,3", "3", (8, 3, 1)),
+        ("3", "4,3,5", (1, 3, 5)), ("4,2,3", "3,5", (8, 3, 5)), ("4,2,3", "4,3,5", (2, 3, 5)),
+    ],
+)  # fmt: skip
+def test_extents_of_products(a: str, b: str, extents: tuple[int, int, int]) -> None:
+    model = parsed(f"g (float[{a}] a, float[{b}] b) => (float y) {{ y = MatMul (a, b) }}", 21)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    (node,) = ir.from_proto(onnx.shape_inference.infer_shapes(model)).graph
+    assert product_extents(node) == extents
