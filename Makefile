@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: help demo test sweep lint format golden golden-update ci clean
+.PHONY: help demo test sweep lint format golden golden-update pages ci clean
 
 help: ## Show the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -41,6 +41,12 @@ golden-update: $(VENV)/.extras-all ## Write today's programs to tests/golden
 	$(BIN)/python -m tools.golden --update
 	$(BIN)/python -m tests.golden.update
 	$(BIN)/python -m benchmarks.credibility --embedded
+
+pages: $(VENV)/.extras-all ## Write the pages that are made from the code: formats, operators, kernels
+	$(BIN)/python -m npuc.report.format_tables
+	$(BIN)/python -m npuc.report.ops_page
+	$(BIN)/python -m tools.gallery
+	$(BIN)/python -m tools.guide --update
 
 ci: ## What continuous integration runs
 	bash .ci/run
