@@ -1,6 +1,7 @@
 """Attention with all scores of its rows on-chip: products, one softmax over them, products again."""
 
 from npuc import tile as t
+from npukernels.caches import caches
 from npukernels.normalise import softmax_rows
 from npukernels.scores import Rule, of_heads, score_type, visible
 
@@ -9,8 +10,9 @@ from npukernels.scores import Rule, of_heads, score_type, visible
 def attention(
     q: t.Array, k_new: t.Array, v_new: t.Array, k_past: t.Array | None, v_past: t.Array | None, out: t.Array,
     slopes: t.Array | None = None, sinks: t.Array | None = None, ones: t.Array | None = None,
-    slots: t.Array | None = None,
+    slots: t.Array | None = None, k_scales: t.Array | None = None, v_scales: t.Array | None = None,
     *, scale: float, softcap: float = 0.0, window: int = 0, causal: bool = True, bm: int, groups: int, bk: int,
+    codes: t.DType | None = None, widen: bool = False,
 ) -> None:  # fmt: skip
     """out[H, C, Dv] = softmax(mask(scale * q[H, C, D] k^T)) v, where k is k_past[G, N, D] and then k_new[G, T, D].
 
@@ -20,8 +22,10 @@ def attention(
     position of the row) is added to the scores. sinks[H] f32: scores of a further column without a value. A row that
     sees nothing gives zeros. bm: rows of a block, groups: key heads of a program, bk: past slots of a block; blocks at
     or past n_past, or wholly before the window, are neither loaded nor multiplied. ones, slots: unused here.
+    k_scales, v_scales, codes, widen: of a past of codes, as Cache has them.
     """
     rule = Rule(scale, softcap, window, causal)
+    keys, values = caches((k_past, v_past), (k_scales, v_scales), codes, widen) or (None, None)
     (heads, rows, depth), (new, width) = q.shape, v_new.shape[1:]
     share = heads // k_new.shape[0]
     g, i = t.programs(t.cdiv(k_new.shape[0], groups), t.cdiv(rows, bm))
@@ -34,17 +38,15 @@ def attention(
     scores = t.scratch((kv, share, bm, past + new), score_type(q))
     for u, n in units:
         query = t.reshape(t.load(q, ((g + u) * share, i, 0), (n * share, bm, depth)), (batch, m, depth))
-
-        def score(keys: t.Tile, column: int, u: int = u, n: int = n, query: t.Tile = query) -> None:
-            product = t.mma(query, keys, scale=rule.product_scale)
-            t.store(scores, (u, 0, 0, column), t.reshape(product, (n, share, bm, keys.shape[1])))
-
-        score(t.load(k_new, (g + u, 0, 0), (n, new, depth)), past)
-        if k_past is not None:
+        product = t.mma(query, t.load(k_new, (g + u, 0, 0), (n, new, depth)), scale=rule.product_scale)
+        t.store(scores, (u, 0, 0, past), t.reshape(product, (n, share, bm, new)))
+        if keys is not None:
             for first in t.range(0, past, bk, stages=2):
-                with t.when(rule.past_shown(first, min(first + bk, past) - 1, i)):
-                    valid = (1, t.step.n_past - first)
-                    score(t.load(k_past, (g + u, first, 0), (n, bk, depth), valid=valid), first)
+                count = min(bk, past - first)
+                with t.when(rule.past_shown(first, first + count - 1, i)):
+                    for head, product in keys.products(query, g + u, first, n, count, rule.product_scale):
+                        block = (product.shape[0] // (batch // n), share, bm, count)
+                        t.store(scores, (u + head, 0, 0, first), t.reshape(product, block))
 
     s = rule.capped(t.load(scores, (0, 0, 0, 0), scores.shape))
     row, column = t.iota((bm, 1), 0) + i, t.iota((1, past + new), 1)
@@ -62,10 +64,10 @@ def attention(
         mine = t.reshape(weights[u : u + n], (batch, m, past + new))
         acc = t.accumulator((batch, m, width))
         t.mma(mine[:, :, past:], t.load(v_new, (g + u, 0, 0), (n, new, width)), kn=True, acc=acc)
-        if v_past is not None:
+        if values is not None:
             for first in t.range(0, past, bk, stages=2):
-                with t.when(rule.past_shown(first, min(first + bk, past) - 1, i)):
-                    valid = (1, t.step.n_past - first)
-                    values = t.load(v_past, (g + u, first, 0), (n, bk, width), valid=valid)
-                    t.mma(mine[:, :, first : first + values.shape[1]], values, kn=True, acc=acc)
+                count = min(bk, past - first)
+                with t.when(rule.past_shown(first, first + count - 1, i)):
+                    part = mine[:, :, first : first + count]
+                    t.mma(part, values.numbers(g + u, first, n, count, v_new.dtype), kn=True, acc=acc)
         t.store(out, ((g + u) * share, i, 0), t.reshape(acc.read(), (n * share, bm, width)))

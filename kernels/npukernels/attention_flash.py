@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from npuc import tile as t
+from npukernels.caches import Cache, caches
 from npukernels.scores import Rule, of_heads, score_type, visible
 
 
@@ -14,7 +15,7 @@ class _Operands:
 
     q: t.Array
     new: tuple[t.Array, t.Array]
-    past: tuple[t.Array, t.Array] | None
+    past: tuple[Cache, Cache] | None
     out: t.Array
     slopes: t.Array | None
     sinks: t.Array | None
@@ -46,7 +47,7 @@ class _Rows:
         for first in range(0, end, size):
             if not rule.hides_all(self.i, self.count, first, min(size, end - first)):
                 yield _Block(self, False, first, min(size, end - first))
-        slots = 0 if self.arrays.past is None or not rule.sees_past(self.i) else self.arrays.past[0].shape[1]
+        slots = 0 if self.arrays.past is None or not rule.sees_past(self.i) else self.arrays.past[0].rows.shape[1]
         for first in range(0, slots, size):
             yield _Block(self, True, first, min(size, slots - first))
 
@@ -68,25 +69,30 @@ class _Block:
     def __init__(self, rows: _Rows, past: bool, first: int, count: int) -> None:
         self.rows, self.past, self.first, self.count = rows, past, first, count
         self.scores = t.scratch((*rows.top.shape[:3], count), rows.top.dtype)
-        rule = rows.arrays.rule  # only where scores are products can the DPU hide them
-        self.slots = rows.arrays.slots if past and not rule.softcap and not rule.window else None
+        rule, held = rows.arrays.rule, rows.arrays.past
+        self.caches = held if past else None
+        # only where scores are products of floats can the DPU hide them
+        plain = held is not None and held[0].floats and not rule.softcap and not rule.window
+        self.slots = rows.arrays.slots if past and plain else None
 
     def acting(self) -> AbstractContextManager[None]:
         last = self.first + self.count - 1
         return t.when(self.rows.arrays.rule.past_shown(self.first, last, self.rows.i)) if self.past else nullcontext()
 
-    def _load(self, which: int, u: int) -> t.Tile:
-        """Keys (0) or values (1) of a key head."""
-        arrays = self.rows.arrays
-        array = arrays.past[which] if self.past and arrays.past else arrays.new[which]
-        valid = (1, t.step.n_past - self.first) if self.past else None
-        return t.load(array, (self.rows.g + u, self.first, 0), (1, self.count, array.shape[2]), valid=valid)
+    def _load(self, array: t.Array, u: int) -> t.Tile:
+        """New keys or values of a key head."""
+        return t.load(array, (self.rows.g + u, self.first, 0), (1, self.count, array.shape[2]))
 
     def multiply(self) -> None:
         """Scores of all heads."""
+        arrays, scale = self.rows.arrays, self.rows.arrays.rule.product_scale
         table = None if self.slots is None else t.load(self.slots, (self.first, 0), (self.count, 2))
         for u, queries in enumerate(self.rows.queries):
-            product = t.mma(queries, self._load(0, u), scale=self.rows.arrays.rule.product_scale, table=table)
+            if self.caches is None:
+                product = t.mma(queries, self._load(arrays.new[0], u), scale=scale)
+            else:
+                place = (self.rows.g + u, self.first, 1, self.count)
+                ((_, product),) = self.caches[0].products(queries, *place, scale, table)
             t.store(self.scores, (u, 0, 0, 0), t.reshape(product, (1, *product.shape)))
 
     def weigh(self, started: bool) -> None:
@@ -128,12 +134,16 @@ class _Block:
 
     def mix(self) -> None:
         """Adds the values by their weights, and the weights."""
-        ones, size = self.rows.arrays.ones, (1, self.count)
+        arrays, ones, size = self.rows.arrays, self.rows.arrays.ones, (1, self.count)
         row = t.full(size, 1.0, self.scores.dtype) if ones is None else t.load(ones, (0, 0), size)
         for u, (acc, total) in enumerate(zip(self.rows.sums, self.rows.totals, strict=True)):
             weights = t.load(self.scores, (u, 0, 0, 0), (1, *self.scores.shape[1:]))
             weights = t.reshape(weights, self.scores.shape[1:])
-            t.mma(weights, self._load(1, u), kn=True, acc=acc)
+            if self.caches is None:
+                values = self._load(arrays.new[1], u)
+            else:
+                values = self.caches[1].numbers(self.rows.g + u, self.first, 1, self.count, arrays.q.dtype)
+            t.mma(weights, values, kn=True, acc=acc)
             t.mma(weights, row, acc=total)
 
 
@@ -141,18 +151,19 @@ class _Block:
 def attention_flash(
     q: t.Array, k_new: t.Array, v_new: t.Array, k_past: t.Array | None, v_past: t.Array | None, out: t.Array,
     slopes: t.Array | None = None, sinks: t.Array | None = None, ones: t.Array | None = None,
-    slots: t.Array | None = None,
+    slots: t.Array | None = None, k_scales: t.Array | None = None, v_scales: t.Array | None = None,
     *, scale: float, softcap: float = 0.0, window: int = 0, causal: bool = True, groups: int, batch: int, bm: int,
-    br: int, bk: int,
+    br: int, bk: int, codes: t.DType | None = None, widen: bool = False,
 ) -> None:  # fmt: skip
     """As `attention`, block of keys by block of keys; sums are rescaled where a block raises a row's largest score.
 
     ones[1, >= bk], 1 everywhere, of q's type: the DPU sums weights by it; without it a SHAVE run makes it. slots
     f32 [N, 2]: (1, 0) for each valid slot of the past, (1, -inf) for the others, as the DPU takes it; without it, and
-    with a softcap or a window, vector code masks them. groups, bm: key heads and rows of a program; batch, br: key
-    heads and rows of a SHAVE run; bk: keys of a block.
+    with a softcap, a window or products of codes, vector code masks them. groups, bm: key heads and rows of a program;
+    batch, br: key heads and rows of a SHAVE run; bk: keys of a block. k_scales, v_scales, codes, widen: of a past of
+    codes, as Cache has them.
     """
-    rule, past = Rule(scale, softcap, window, causal), None if k_past is None or v_past is None else (k_past, v_past)
+    rule, past = Rule(scale, softcap, window, causal), caches((k_past, v_past), (k_scales, v_scales), codes, widen)
     arrays = _Operands(q, (k_new, v_new), past, out, slopes, sinks, ones, slots, rule, q.shape[0] // k_new.shape[0])
     g, p = t.programs(t.cdiv(k_new.shape[0], groups), t.cdiv(q.shape[1], bm))
     g, start = g * groups, int(p * bm)

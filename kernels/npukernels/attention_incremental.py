@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from npuc import tile as t
+from npukernels.caches import Cache, caches
 from npukernels.normalise import softmax_rows
 from npukernels.scores import Rule, of_heads, score_type, visible
 
@@ -19,14 +20,13 @@ class _Heads:
     slopes: t.Tile | None
     sinks: t.Tile | None
 
-    def past(self, cache: t.Array | None, start: int, end: int, size: int) -> Iterator[tuple[int, t.Tile]]:
-        """Blocks of the slots from start to end, each with its first slot and under its condition."""
+    def past(self, cache: Cache | None, start: int, end: int, size: int) -> Iterator[tuple[Cache, int, int]]:
+        """Blocks of the slots from start to end, each with its first slot and size and under its condition."""
         for first in range(start, end, size):
             count = min(size, end - first)
             with t.when(self.rule.past_shown(first, first + count - 1, 0)):
                 assert cache is not None
-                block = (self.kv, count, cache.shape[2])
-                yield first, t.load(cache, (self.g, first, 0), block, valid=(1, t.step.n_past - first))
+                yield cache, first, count
 
     def weigh(self, scores: t.Array, tops: t.Array | None, place: int, start: int, end: int) -> None:
         """Scores of the slots from start to end, and of new rows behind them, become weights in place.
@@ -79,17 +79,19 @@ def _merged(tops: t.Array, parts: list[Sums], sinks: t.Tile | None) -> t.Tile:
 def attention_incremental(
     q: t.Array, k_new: t.Array, v_new: t.Array, k_past: t.Array | None, v_past: t.Array | None, out: t.Array,
     slopes: t.Array | None = None, sinks: t.Array | None = None, ones: t.Array | None = None,
-    slots: t.Array | None = None,
+    slots: t.Array | None = None, k_scales: t.Array | None = None, v_scales: t.Array | None = None,
     *, scale: float, softcap: float = 0.0, window: int = 0, causal: bool = True, groups: int, part: int, bk: int,
+    codes: t.DType | None = None, widen: bool = False,
 ) -> None:  # fmt: skip
     """As `attention`, for q[H, 1, D]. Each valid row of the past is loaded once.
 
     groups: key heads of a program; part: slots of the past in one softmax, the first of which also has the new rows;
     parts at or past n_past, or wholly before the window, cost nothing, and several are merged by their largest scores.
-    bk: slots of a load. ones: as in attention_flash; slots: unused here.
+    bk: slots of a load. ones, k_scales, v_scales, codes, widen: as in attention_flash; slots: unused here.
     """
     rule = Rule(scale, softcap, window, causal)
     past = 0 if k_past is None or not rule.sees_past(0) else k_past.shape[1]
+    keys, values = caches((k_past, v_past), (k_scales, v_scales), codes, widen) or (None, None)
     share, depth, width = q.shape[0] // k_new.shape[0], q.shape[2], v_new.shape[2]
     (p,) = t.programs(t.cdiv(k_new.shape[0], groups))
     g, kv = p * groups, t.clipped(k_new, (p * groups, 0, 0), (groups, 1, 1))[0]
@@ -111,8 +113,9 @@ def attention_incremental(
         if new:
             product = t.mma(query, t.load(k_new, (g, 0, 0), (kv, new, depth)), scale=rule.product_scale)
             t.store(scores, (0, 0, end - start), product)
-        for first, keys in heads.past(k_past, start, end, bk):
-            t.store(scores, (0, 0, first - start), t.mma(query, keys, scale=rule.product_scale))
+        for cache, first, count in heads.past(keys, start, end, bk):
+            for u, product in cache.products(query, g, first, kv, count, rule.product_scale):
+                t.store(scores, (u, 0, first - start), product)
         with t.when(rule.past_shown(start, end - 1, 0)) if start else nullcontext():
             heads.weigh(scores, tops, place, start, end)
 
@@ -121,11 +124,11 @@ def attention_incremental(
             parts.append((sums, total))
         sums, total = parts[place]
         if new:
-            values = t.load(v_new, (g, 0, 0), (kv, new, width))
-            t.mma(t.load(scores, (0, 0, end - start), (kv, share, new)), values, kn=True, acc=sums)
-        for first, values in heads.past(v_past, start, end, bk):
-            weights = t.load(scores, (0, 0, first - start), (kv, share, values.shape[1]))
-            t.mma(weights, values, kn=True, acc=sums)
+            fresh = t.load(v_new, (g, 0, 0), (kv, new, width))
+            t.mma(t.load(scores, (0, 0, end - start), (kv, share, new)), fresh, kn=True, acc=sums)
+        for cache, first, count in heads.past(values, start, end, bk):
+            weights = t.load(scores, (0, 0, first - start), (kv, share, count))
+            t.mma(weights, cache.numbers(g, first, kv, count, q.dtype), kn=True, acc=sums)
         if tops is not None:
             count = scores.shape[2]
             row = t.full((1, count), 1.0, scores.dtype) if ones is None else t.load(ones, (0, 0), (1, count))

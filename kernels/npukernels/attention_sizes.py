@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from npuc import tile as t
 from npuc.tile import ArrayType
 
 Types = Sequence[ArrayType | None]
@@ -34,10 +35,12 @@ class _Shape:
         (self.heads, self.rows, self.depth), (self.groups, self.new, _) = q.shape, k_new.shape
         self.past, self.width = 0 if k_past is None else k_past.shape[1], v_new.shape[2]
         self.share, self.item = self.heads // self.groups, q.dtype.nbytes
+        coded = k_past is not None and k_past.dtype is t.u8
+        self.key_item = self.item + coded  # codes lie beside the numbers that they become
 
     def key_bytes(self, keys: int) -> int:
         """A block of keys and one of values of one key head."""
-        return keys * (self.depth + self.width) * self.item
+        return keys * (self.depth + self.width) * self.key_item
 
 
 def decomposed(types: Types, params: Mapping[str, Any], free: int | None = None) -> Iterator[Sizes]:

@@ -230,7 +230,7 @@ def _none(types: Types, params: Mapping[str, Any], free: int | None = None) -> I
 
 _ATTENTION = (
     "q[H,C,D] k_new[G,T,D] v_new[G,T,Dv] k_past[G,N,D]? v_past[G,N,Dv]? out[H,C,Dv] slopes[H]? sinks[H]? ones[1,K]? "
-    "slots[N,2]?"
+    "slots[N,2]? k_scales[G,N]? v_scales[G,N]?"
 )
 _SPECS = (
     KernelSpec("matmul", matmul.matmul, "linear", "x[M,K] w[N,K] out[M,N] table[N,2]? extra..", _matrix(1)),

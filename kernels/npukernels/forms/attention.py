@@ -35,6 +35,16 @@ def attention_of(
     return np.einsum("hcn,hnd->hcd", weights[:, :, : k.shape[1]], v.repeat(share, 0))
 
 
+def sizes_of(kernel: str, rows: int | None) -> dict[str, int]:
+    """Tile sizes for the arrays of these forms. rows: of the query, None: several blocks."""
+    groups = 1 if rows is None else GROUPS
+    return {
+        "attention": {"bm": TILE, "groups": groups, "bk": TILE},
+        "attention_flash": {"groups": GROUPS, "batch": groups, "bm": 2 * TILE, "br": TILE, "bk": TILE},
+        "attention_incremental": {"groups": GROUPS, "part": 2 * TILE, "bk": TILE},
+    }[kernel]
+
+
 def _form(words: str, kernel: str = "attention", rows: int | None = None, numbers: str = "", **params: Any) -> Form:
     """rows: of the query, None: the size that is asked for. numbers: "slopes" or "sinks"."""
 
@@ -54,14 +64,8 @@ def _form(words: str, kernel: str = "attention", rows: int | None = None, number
             named: Mapping[str, Any] = {**static, **({numbers: per_head} if numbers else {})}
             return attention_of(q, k, v, N_PAST, **named)
 
-        groups = 1 if rows is None else GROUPS
-        sizes: dict[str, dict[str, int]] = {
-            "attention": {"bm": TILE, "groups": groups, "bk": TILE},
-            "attention_flash": {"groups": GROUPS, "batch": groups, "bm": 2 * TILE, "br": TILE, "bk": TILE},
-            "attention_incremental": {"groups": GROUPS, "part": 2 * TILE, "bk": TILE},
-        }
         return t.Example(
-            (query, new, new, past, past, query, *extra), {**static, **sizes[kernel]}, reference,
+            (query, new, new, past, past, query, *extra), {**static, **sizes_of(kernel, rows)}, reference,
             step={"n_past": N_PAST, "n_new": count}, tolerance=2.0**-7 if dtype is t.f16 else None,
         )  # fmt: skip
 
