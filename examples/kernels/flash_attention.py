@@ -3,6 +3,9 @@ their number. Query blocks of 64 rows, key blocks of 128.
 
 npuc kernel run examples/kernels/flash_attention.py:flash_attention --check
 npuc compile MODEL -o model.npu --kernel attention=examples/kernels/flash_attention.py:flash_attention
+
+flash_attention.choices.json beside this file is its tuned form: the tile sizes that `npuc kernel tune --save` found for
+the example and for the embedded model, for `--choices`.
 """
 
 import numpy as np

@@ -112,6 +112,17 @@ def test_tiles_that_were_tuned_reach_the_program(tmp_path: Path, capsys: pytest.
     assert used == won
 
 
+def test_the_tuned_form_beside_flash_attention_is_of_the_kernel_as_it_is() -> None:
+    from npuc.authoring.choices import read_choices
+    from npuc.authoring.source import find
+
+    found = find(f"{EXAMPLES}/flash_attention.py:flash_attention")
+    choices = read_choices(EXAMPLES / "flash_attention.choices.json")
+    assert {choice.digest for choice in choices} == {found.digest}, "npuc kernel tune ... --save"
+    given = {"bm": 64, "bk": 128}
+    assert any(choice.sizes != given for choice in choices)
+
+
 @pytest.mark.parametrize(
     ("binding", "message"),
     [
