@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -28,6 +26,7 @@ from npuc.graph.static import Draft
 from npuc.graph.steps import Build
 from npuc.graph.verify import verify_static, verify_structure
 from npuc.graph.windows import needs_whole_runs
+from npurt.collector import collection_paused
 
 
 @dataclass(frozen=True)
@@ -99,21 +98,10 @@ def build(
     if not isinstance(model, (LoadedModel, ir.Model)):
         model = load(model)
     work = Build(model.model if isinstance(model, LoadedModel) else model, options or BuildOptions())
-    with _collection_paused():
+    # graphs are large, cyclic and live to the end: looking for garbage in them costs a quarter of the time
+    with collection_paused():
         timings = _run(work, dump_after, Path(dump_dir) if dump_dir is not None else None, stop_after, watch)
     return _result(work, timings, finished=stop_after in (None, STEP_NAMES[-1]))
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Graphs are large, cyclic and live to the end: looking for garbage in them costs a quarter of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _run(

@@ -7,13 +7,12 @@ after. An entry that the prepared form cannot run goes to an exact device, and `
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from npurt.abi.records import STEP_BYTES, BaseKind, Step
+from npurt.collector import collection_paused
 from npurt.device import Device, step_values
 from npurt.errors import DeviceError
 from npurt.exec.interpreter import Hook
@@ -191,7 +190,7 @@ class FastDevice:
             names = self.image.tables.base_names
             homes = {row: home for row, home in self._homes.items() if names[row].startswith(prefixes)}
             try:
-                with _collection_paused():
+                with collection_paused():
                     self._linked[entry.name] = link(self.image, entry, self._context, homes, self.options)
             except LinkError as error:
                 self._linked[entry.name] = None
@@ -277,18 +276,6 @@ class FastDevice:
         if state is None:
             raise DeviceError(f"no state {id!r}: there are {', '.join(self._states) or 'none'}")
         return state, self._rows[f"state.{id}"]
-
-
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Linking makes many small objects and no cycles: walks of the collector over them would be in vain."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _typed(memory: np.ndarray, what: Port | State) -> np.ndarray:
